@@ -1,0 +1,71 @@
+"""docs/sql.md, from the headers of functions and views: ``write`` makes it, ``check`` fails when it differs."""
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "sql.md"
+FUNCTIONS = ROOT / "worker" / "tidegate" / "store" / "functions"
+
+CHAPTERS = {
+    "Jobs": ["enqueue", "enqueue_many", "cancel", "retry"],
+    "Limits and queues": ["set_limit", "change_limit", "clear_limit", "set_queue"],
+    "Workers": [
+        "register_worker",
+        "claim",
+        "payload_of",
+        "ack",
+        "nack",
+        "release",
+        "wake",
+        "heartbeat",
+        "leave",
+        "drain_worker",
+        "rescue",
+        "sleep_on",
+        "probe",
+    ],
+    "Views": ["view_job_status", "view_limit_status", "view_queue_status", "view_queue_demand"],
+    "Keeping house": ["maintain", "recount", "grant_access"],
+}
+
+INTRODUCTION = Path(__file__).with_name("sql_introduction.md")
+
+
+def page() -> str:
+    """Return the whole page."""
+    return INTRODUCTION.read_text(encoding="utf-8") + "".join(
+        f"\n## {chapter}\n" + "".join(section for name in names for section in _section(name))
+        for chapter, names in CHAPTERS.items()
+    )
+
+
+def _section(name: str) -> Iterator[str]:
+    text = (FUNCTIONS / f"{name}.sql").read_text(encoding="utf-8")
+    header = " ".join(line.removeprefix("--").strip() for line in text.splitlines() if line.startswith("--"))
+    header = header.replace("Locks:", "*Locks:*", 1).replace("Cost:", "*Cost:*", 1)
+    yield f"\n### {name.removeprefix('view_')}\n\n"
+    found = re.search(r"create or replace (?:function|procedure) tidegate\.(\w+\(.*?)\s+language", text, re.DOTALL)
+    if found:
+        yield "```text\n" + " ".join(found[1].split()) + "\n```\n\n"
+    yield f"{header}\n"
+
+
+def main() -> int:
+    """Write or check the page; return the exit code."""
+    if sys.argv[1:] == ["write"]:
+        PAGE.write_text(page(), encoding="utf-8")
+        return 0
+    if sys.argv[1:] == ["check"]:
+        if PAGE.exists() and PAGE.read_text(encoding="utf-8") == page():
+            return 0
+        print("docs/sql.md is not what the functions say; run: python .ci/sql_reference.py write", file=sys.stderr)
+        return 1
+    print("usage: sql_reference.py write|check", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""The Kubernetes operator: Limit and Queue objects into Postgres, live numbers into their status."""

@@ -1,0 +1,1 @@
+select kind, name, kept, truth from tidegate.recount()

@@ -1,0 +1,1 @@
+select id, state = 'running' as running, worker, claim from tidegate.jobs

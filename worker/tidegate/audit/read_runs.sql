@@ -1,0 +1,1 @@
+select item, worker, at from tidegate_audit.runs order by seq

@@ -1,0 +1,1 @@
+"""The command line: parse, call, print. Every rule and every statement lives below this package."""

@@ -1,0 +1,1 @@
+"""How user code is declared: channels, routers, actors, and what an enqueue hands on."""

@@ -1,0 +1,1 @@
+"""The worker process: one file a loop, and what the loops share."""

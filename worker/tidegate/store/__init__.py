@@ -1,0 +1,1 @@
+"""Everything that talks to Postgres; the only package that imports asyncpg."""

@@ -1,0 +1,1 @@
+select stale, wake from tidegate.ack($1, $2, $3)

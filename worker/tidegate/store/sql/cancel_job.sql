@@ -1,0 +1,1 @@
+select to_json(tidegate.cancel($1::bigint))::text

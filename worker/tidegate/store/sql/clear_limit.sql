@@ -1,0 +1,1 @@
+select to_json(tidegate.clear_limit($1::text))::text

@@ -1,0 +1,1 @@
+select l.returned, l.wake from tidegate.leave($1) l

@@ -1,0 +1,16 @@
+select json_build_object(
+         'name', q.name,
+         'order', q.declared_order,
+         'suspended', q.suspended,
+         'held_by_hand', q.held_by_hand,
+         'ready', q.ready,
+         'running', q.running,
+         'runnable', d.runnable,
+         'blocked', d.blocked,
+         'scheduled', q.scheduled,
+         'dead', q.dead,
+         'workers', q.workers,
+         'owner', q.owner)::text
+from tidegate.queue_status q
+join tidegate.queue_demand d on d.queue = q.name
+order by q.name

@@ -1,0 +1,1 @@
+select queue, next_at from tidegate.probe($1, $2)

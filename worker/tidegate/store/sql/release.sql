@@ -1,0 +1,1 @@
+select stale, wake from tidegate.release($1, $2, $3, $4)

@@ -1,0 +1,1 @@
+select to_json(tidegate.retry($1::bigint))::text

@@ -1,0 +1,1 @@
+select tidegate.sleep_on($1, $2)

@@ -1,0 +1,1 @@
+select tidegate.wake($1) as busy

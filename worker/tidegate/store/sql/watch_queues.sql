@@ -1,0 +1,1 @@
+select tidegate.watch_queues($1::uuid, $2::text[])
