@@ -11,6 +11,14 @@ import asyncpg
 import pytest
 
 from tests.postgres.claimants import Claimant, at_once, blocked, instant_passed
+from tests.postgres.controls import Control, plant
+
+PAUSE = Control(
+    "waits for whoever holds the advisory lock 1, after the claim locked its keys and before it counts their mail",
+    "settle_keys",
+    (("\nbegin\n", "\nbegin\n  perform pg_advisory_xact_lock(1);\n"),),
+    frozenset(),
+)
 
 
 @pytest.mark.parametrize("order", ["priority", "fair"])
@@ -97,6 +105,30 @@ async def test_a_claim_waiting_when_a_finish_rolls_back_starts_nothing(claimants
     await one.ack(running)
     assert len(await two.claim("a")) == 1
     assert await watcher.drift() == []
+
+
+@pytest.mark.parametrize("changes", [{}, {"max_starts": 9, "window_ms": 60_000}])
+async def test_a_start_is_dated_after_the_finish_that_made_room(
+    claimants: list[Claimant], changes: dict[str, object]
+) -> None:
+    one, two, other = claimants
+    await other.limit("k", 1, **changes)
+    await other.put("a", "k")
+    await other.put("b", "k")
+    running = await one.claim("a")
+    await plant(other.connection, PAUSE)
+    transaction = other.connection.transaction()
+    await transaction.start()
+    await other.connection.execute("select pg_advisory_xact_lock(1)")
+    backend = await two.backend()
+    claim = asyncio.ensure_future(two.claim("b"))
+    await blocked(other.connection, backend)
+    await at_once(one.ack(running, wake=False))
+    await transaction.rollback()
+    assert len(await claim) == 1
+    started = await other.connection.fetchval("select started_at from tidegate.jobs where state = 'running'")
+    assert started >= await other.connection.fetchval("select finished_at from tidegate.history")
+    assert await other.drift() == []
 
 
 @pytest.mark.parametrize("known", [True, False])

@@ -23,6 +23,8 @@ begin
   held.closed := false;
   if tight <> '{}' then
     full_ := settle_keys(tight, held.at);
+    -- no start is dated before a finish that made room for it: its mail may have come after the last lock
+    held.at := greatest(held.at, clock_timestamp());
     -- what was settled here may be what others wait for
     perform reopen(array(select key from keys where key = any(tight) and key <> all(full_) and waiting <> '{}'));
     select array_agg(key), array_agg(least(coalesce(max_running, 1000000000) - running, coalesce(max_starts, 1000000000) - starts)::int)

@@ -1,6 +1,6 @@
 -- Locks: none; the caller holds the keys. Cost: at most 10,000 mail rows and 1,000 marks in all.
 -- Called only for keys that look full: mail and expired marks only ever lower their counts, so a count without them is safe.
--- `at` is the instant of the starts that follow: with a later one a mark could expire that still counts for them. Returns the keys still full.
+-- `at` is not after the starts that follow: with a later one a mark could expire that still counts for them. Returns the keys still full.
 create or replace function tidegate.settle_keys(held text[], at timestamptz) returns text[] language plpgsql
 set search_path = tidegate, pg_temp as $$
 declare
