@@ -101,7 +101,7 @@ generate: $(VENV)/.installed-dev ## write everything that is generated: schema.s
 	@$(BIN)/python .ci/charts.py write
 	@$(BIN)/python .ci/cli_reference.py write
 	@$(BIN)/python .ci/sql_reference.py write
-	@$(BIN)/python -m bench.scaling write
+	@$(BIN)/python .ci/scaling_document.py write
 
 .PHONY: verify
 verify: $(VENV)/.installed-dev ## fail if anything generated differs from what `make generate` would write
@@ -109,7 +109,7 @@ verify: $(VENV)/.installed-dev ## fail if anything generated differs from what `
 	@$(BIN)/python .ci/charts.py check
 	@$(BIN)/python .ci/cli_reference.py check
 	@$(BIN)/python .ci/sql_reference.py check
-	@$(BIN)/python -m bench.scaling check
+	@$(BIN)/python .ci/scaling_document.py check
 	@$(BIN)/pytest -q tests/postgres/test_schema.py -k dumped
 
 .PHONY: lock

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from generated import ROOT, run
 from ruamel.yaml import YAML
 
-ROOT = Path(__file__).resolve().parents[1]
 CHARTS = ROOT / "charts"
 
 CHOICES: dict[str, list[str]] = {
@@ -134,8 +134,12 @@ def guarded(text: str) -> str:
     return "{{- if .Values.crds.install }}\n" + head + keep + rest + "{{- end }}\n"
 
 
-def files() -> Iterator[tuple[Path, str]]:
-    """Yield every generated file with its text."""
+def files() -> dict[Path, str]:
+    """Return every generated file with its text."""
+    return dict(_files())
+
+
+def _files() -> Iterator[tuple[Path, str]]:
     yaml = YAML(typ="safe")
     for folder in sorted(path.parent for path in CHARTS.glob("*/Chart.yaml")):
         text = (folder / "values.yaml").read_text(encoding="utf-8")
@@ -149,22 +153,5 @@ def files() -> Iterator[tuple[Path, str]]:
         yield CHARTS / "tidegate" / "templates" / "crds" / path.name, guarded(path.read_text(encoding="utf-8"))
 
 
-def main() -> int:
-    """Write or check the files; return the exit code."""
-    wanted = dict(files())
-    if sys.argv[1:] == ["write"]:
-        for path, text in wanted.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-        return 0
-    if sys.argv[1:] == ["check"]:
-        stale = [path for path, text in wanted.items() if not path.exists() or path.read_text("utf-8") != text]
-        for path in stale:
-            print(f"{path.relative_to(ROOT)} is not current; run: make generate", file=sys.stderr)
-        return 1 if stale else 0
-    print("usage: charts.py write|check", file=sys.stderr)
-    return 2
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(files))

@@ -5,12 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import typer
+from generated import ROOT, run
 from typer.main import get_command
 
 from tidegate.cli.exits import ExitCode
 from tidegate.cli.main import app
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "cli.md"
+PAGE = ROOT / "docs" / "cli.md"
 
 WIDTH = 100
 
@@ -81,20 +82,10 @@ def _sections(command: object, parent: typer.Context | None, name: str) -> Itera
         yield from _sections(sub, context, each)
 
 
-def main() -> int:
-    """Write or check the page; return the exit code."""
-    if sys.argv[1:] == ["write"]:
-        PAGE.parent.mkdir(exist_ok=True)
-        PAGE.write_text(page(), encoding="utf-8")
-        return 0
-    if sys.argv[1:] == ["check"]:
-        if PAGE.exists() and PAGE.read_text(encoding="utf-8") == page():
-            return 0
-        print("docs/cli.md is not what the commands say; run: python .ci/cli_reference.py write", file=sys.stderr)
-        return 1
-    print("usage: cli_reference.py write|check", file=sys.stderr)
-    return 2
+def files() -> dict[Path, str]:
+    """Return the page where it belongs."""
+    return {PAGE: page()}
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(files))

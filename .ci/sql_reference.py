@@ -5,7 +5,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+from generated import ROOT, run
+
 PAGE = ROOT / "docs" / "sql.md"
 FUNCTIONS = ROOT / "worker" / "tidegate" / "store" / "functions"
 
@@ -53,19 +54,10 @@ def _section(name: str) -> Iterator[str]:
     yield f"{header}\n"
 
 
-def main() -> int:
-    """Write or check the page; return the exit code."""
-    if sys.argv[1:] == ["write"]:
-        PAGE.write_text(page(), encoding="utf-8")
-        return 0
-    if sys.argv[1:] == ["check"]:
-        if PAGE.exists() and PAGE.read_text(encoding="utf-8") == page():
-            return 0
-        print("docs/sql.md is not what the functions say; run: python .ci/sql_reference.py write", file=sys.stderr)
-        return 1
-    print("usage: sql_reference.py write|check", file=sys.stderr)
-    return 2
+def files() -> dict[Path, str]:
+    """Return the page where it belongs."""
+    return {PAGE: page()}
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(files))
