@@ -305,7 +305,27 @@ def test_alerts_and_dashboard_ask_for_metrics_that_there_are_and_link_to_runbook
     page = (ROOT / "docs" / "kubernetes.md").read_text(encoding="utf-8")
     anchors = {re.sub(r"[^\w-]", "", line.strip("# ").lower()) for line in page.splitlines() if line.startswith("#")}
     for alert in alerts:
-        assert alert["annotations"]["runbook_url"].split("#")[1] in anchors
+        file, _, anchor = alert["annotations"]["runbook"].partition("#")
+        assert file == "docs/kubernetes.md"
+        assert anchor in anchors
+        assert "runbook_url" not in alert["annotations"]
+
+
+def test_alerts_link_to_the_page_where_it_is_served() -> None:
+    page = "https://wiki.example/tidegate"
+    objects = rendered("tidegate", f"{{monitoring: {{prometheusRule: {{enabled: true, runbook: {page}}}}}}}")
+    (rules,) = of_kind(objects, "PrometheusRule").values()
+    for alert in rules["spec"]["groups"][0]["rules"]:
+        assert alert["annotations"]["runbook_url"] == f"{page}#{alert['alert'].lower()}"
+        assert "runbook" not in alert["annotations"]
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_no_host_is_named_that_nobody_chose(scene: str) -> None:
+    """Groups of an API look like hosts and are none: a link has a scheme."""
+    for each in rendered(*SCENES[scene]):
+        if each["kind"] != "CustomResourceDefinition":
+            assert re.findall(r"https?://[\w.-]*[a-z]", json.dumps(each)) == [], each
 
 
 def test_the_notes_say_the_trap_of_the_name() -> None:

@@ -43,3 +43,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
   resources: [events]
   verbs: [create]
 {{- end }}
+
+{{- /* Where to read on about an alert: in the page that is served somewhere, or else in the file of the sources. */ -}}
+{{- define "tidegate.runbook" -}}
+{{- $page := (index . 0).Values.monitoring.prometheusRule.runbook }}
+{{- if $page }}runbook_url: {{ printf "%s#%s" $page (index . 1) | quote }}{{ else }}runbook: {{ printf "docs/kubernetes.md#%s" (index . 1) | quote }}{{ end }}
+{{- end }}
