@@ -12,7 +12,7 @@ FUNCTIONS = ROOT / "worker" / "tidegate" / "store" / "functions"
 
 CHAPTERS = {
     "Jobs": ["enqueue", "enqueue_many", "cancel", "retry"],
-    "Limits and queues": ["set_limit", "change_limit", "clear_limit", "set_queue"],
+    "Limits and queues": ["set_limit", "change_limit", "clear_limit", "set_queue", "set_max_payload_bytes"],
     "Workers": [
         "register_worker",
         "claim",

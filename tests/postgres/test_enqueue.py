@@ -250,6 +250,7 @@ async def test_the_payloads_size_is_the_apps(connection: Connection, database_ur
     await usual.enqueue("v" * (1024 * 1024 - envelope))
     with pytest.raises(InvalidPayload, match="1048577"):
         await usual.enqueue("v" * (1024 * 1024 - envelope + 1))
+    await connection.execute("select tidegate.set_max_payload_bytes(5000000)")
     async with App(database_url, max_payload_bytes=5_000_000) as app:
         large = app.actor(channel="video")(function)
         for session in (None, connection):
@@ -257,6 +258,64 @@ async def test_the_payloads_size_is_the_apps(connection: Connection, database_ur
             assert (await row(connection, job))["bytes"] == 4_000_000 + envelope
             [job] = await large.using(session=session).enqueue_many([{"video_id": "ü" * 600_000}])
             assert (await row(connection, job))["bytes"] == 1_200_000 + envelope
+
+
+async def test_mail_tells_how_many_jobs_each_lane_got_and_which_is_first(connection: Connection) -> None:
+    """Of one job, a few and many; of one instant and priority, or of several; jobs for later as one sum."""
+    insert = """
+        insert into tidegate.jobs(queue, actor, limit_key, group_key, priority, run_at, state, payload)
+        select 'q' || g % 2, 'x' || g % 3, 'k' || g % 5, 'g' || g % 7, case when $2 then (g * 7919) % 4 else 0 end,
+               now() - case when $2 then (g * 104729) % 3 else 1 end * interval '1 s'
+                 + case when g % 10 = 0 then interval '1 day' else '0' end,
+               case when g % 10 = 0 then 'scheduled' else 'ready' end, jsonb_build_object('a', repeat('x', g % 9))
+          from generate_series(1, $1::int) g"""
+    differing = """
+        with ready as (
+          select queue, group_key, limit_key, actor, count(*)::int ready,
+                 (array_agg(row(neg, run_at, id) order by neg, run_at, id))[1]::text place
+            from tidegate.jobs where state = 'ready' group by 1, 2, 3, 4),
+        later as (
+          select queue, null, null, null, count(*)::int, row(min(run_at), min(id))::text
+            from tidegate.jobs where state = 'scheduled' group by 1),
+        mail as (
+          select queue, group_key, limit_key, actor, ready,
+                 case when actor is null then row(run_at, id)::text else row(neg, run_at, id)::text end
+            from tidegate.lane_mail)
+        select count(*) from
+          ((table ready union all table later) except all table mail
+           union all (table mail except all (table ready union all table later))) z"""
+    for jobs in (1, 0, 2, 10, 5_000):
+        for several in (False, True):
+            await connection.execute(insert, jobs, several)
+            assert await connection.fetchval(differing) == 0, (jobs, several)
+            await connection.execute("delete from tidegate.jobs")
+            await connection.execute("delete from tidegate.lane_mail")
+
+
+async def test_how_large_a_payload_may_be_is_the_operators_decision(connection: Connection, database_url: str) -> None:
+    """Neither a setting of the session nor the app raises what the database allows."""
+    await connection.execute("set tidegate.max_payload_bytes = '100000000'")
+    filler = "x" * (1024 * 1024)
+    calls = (
+        "select tidegate.enqueue('a', 'x', jsonb_build_object('a', $1::text))",
+        "insert into tidegate.jobs(queue, actor, payload) values ('a', 'x', jsonb_build_object('a', $1::text))",
+    )
+    for call in calls:
+        with pytest.raises(asyncpg.InvalidParameterValueError, match="payload: 1048585 bytes, at most 1048576 are"):
+            await connection.execute(call, filler)
+    async with App(database_url, max_payload_bytes=5_000_000) as app:
+        large = app.actor(channel="video")(transcode.data.function)
+        with pytest.raises(InvalidJob, match="at most 1048576 are allowed"):
+            await large.enqueue(filler)
+        with pytest.raises(InvalidJob, match="at most 1048576 are allowed"):
+            await large.enqueue_many([{"video_id": filler}, {"video_id": "v"}])
+    assert await connection.fetchval("select tidegate.set_max_payload_bytes(1024)") == 1024 * 1024
+    with pytest.raises(asyncpg.InvalidParameterValueError, match="payload: 1033 bytes, at most 1024 are"):
+        await connection.execute(calls[0], "x" * 1024)
+    await connection.execute(calls[0], "x" * (1024 - len('{"a": ""}')))
+    for bytes_ in (1023, 256 * 1024 * 1024 + 1, None):
+        with pytest.raises(asyncpg.InvalidParameterValueError, match="bytes: must lie between 1024 and 268435456"):
+            await connection.execute("select tidegate.set_max_payload_bytes($1)", bytes_)
 
 
 async def test_sql_stores_what_python_stores(connection: Connection) -> None:

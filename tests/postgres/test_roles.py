@@ -68,6 +68,8 @@ async def test_a_producer_enqueues_and_forges_nothing(connection: Any, part: str
         "insert into tidegate.jobs(queue, actor, worker) values ('a', 'x', gen_random_uuid())",
         "insert into tidegate.lane_mail(queue, group_key, limit_key, actor, ready) values ('a', 'k', 'k', 'x', -5)",
         "select tidegate.cancel(1)",
+        "select tidegate.set_max_payload_bytes(5000000)",
+        "update tidegate.settings set max_payload_bytes = 5000000",
         "select * from tidegate.recount(true)",
     )
     await connection.execute("reset role")
@@ -92,6 +94,7 @@ async def test_an_operator_changes_limits_queues_and_jobs(connection: Any, part:
     await connection.execute(f"set role {part}")
     await connection.execute(SET_LIMIT)
     await connection.execute("select tidegate.clear_limit('k')")
+    await connection.execute("select tidegate.set_max_payload_bytes(5000000)")
     await connection.execute("""select tidegate.set_queue('a', '{"suspended": true}')""")
     job = await connection.fetchval(ENQUEUE)
     assert await connection.fetchval("select tidegate.cancel($1)", job) == "cancelled"

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.schema_dump import SCHEMA_DUMP, dump, migrated
+from tidegate.app import MAX_MAX_PAYLOAD_BYTES
 from tidegate.errors import DatabaseError, SchemaOutdated
 from tidegate.model import defaults
 from tidegate.model.durations import MAX_DURATION
@@ -101,8 +102,10 @@ async def test_sql_and_model_agree_on_every_default(connection: Any) -> None:
     assert f"'{hours} hour'" in text["finish_jobs.sql"]
     assert f"'{days} days'" in text["finish_jobs.sql"]
     assert f"'{days} days'" in text["remember.sql"]
-    assert str(defaults.MAX_PAYLOAD_BYTES) in text["on_jobs_insert.sql"]
-    assert f"> {defaults.MAX_HEADERS_BYTES}" in text["on_jobs_insert.sql"]
+    assert await connection.fetchval("select max_payload_bytes from tidegate.settings") == defaults.MAX_PAYLOAD_BYTES
+    before = await connection.fetchval("select tidegate.set_max_payload_bytes($1)", MAX_MAX_PAYLOAD_BYTES)
+    assert before == defaults.MAX_PAYLOAD_BYTES
+    assert f"<= {defaults.MAX_HEADERS_BYTES}" in text["on_jobs_insert.sql"]
     microseconds = MAX_DURATION // timedelta(microseconds=1)
     assert f"'{microseconds // 10**6}.{microseconds % 10**6:06} seconds'" in text["on_jobs_insert.sql"]
     assert f"**{{{defaults.MAX_PAYLOAD_DEPTH}}}" in text["on_jobs_insert.sql"]

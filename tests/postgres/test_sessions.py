@@ -208,9 +208,9 @@ def test_a_job_belongs_to_the_savepoint_it_was_enqueued_in(sqlalchemy_engine: sa
 def test_an_error_of_sqlalchemy_never_shows_the_payload(sqlalchemy_engine: sa.Engine) -> None:
     with orm.Session(sqlalchemy_engine) as session:
         enqueuer = send_mail.using(session=session, queue="mail")
-        session.execute(sa.text("set local tidegate.max_payload_bytes = 10"))
+        session.execute(sa.text("select tidegate.set_max_payload_bytes(1024)"))
         with pytest.raises(ValueError, match="payload") as caught:
-            enqueuer.enqueue("a secret of many letters")
+            enqueuer.enqueue("a secret of many letters" * 100)
         error: BaseException | None = caught.value
         assert "secret" not in str(error)
         assert error is not None

@@ -319,6 +319,7 @@ async def test_jobs_of_actors_that_the_worker_does_not_know_stay_ready(app: App)
 async def test_a_payload_too_large_to_come_along_is_fetched(database_url: str) -> None:
     seen: list[int] = []
     async with App(database_url, max_payload_bytes=16 * 1024 * 1024) as app:
+        await app.engine.execute("select tidegate.set_max_payload_bytes($1)", 16 * 1024 * 1024)
 
         @app.actor(channel="a")
         async def large(text: str) -> None:
@@ -456,6 +457,7 @@ async def test_a_job_whose_large_payload_is_slow_to_come_can_be_cancelled_and_gi
 
     asked = asyncio.Event()
     async with App(database_url, max_payload_bytes=16 * 1024 * 1024) as app:
+        await app.engine.execute("select tidegate.set_max_payload_bytes($1)", 16 * 1024 * 1024)
 
         @app.actor(channel="a")
         async def large(text: str) -> None: ...

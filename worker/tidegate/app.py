@@ -45,7 +45,8 @@ class App:
         database_url: ``postgresql://user:password@host:port/database``; ``TIDEGATE_DATABASE_URL`` when left out. It is
             needed by workers and by enqueues without a session, not by those in a session of yours.
         routers: the same as calling `include_router` with each.
-        max_payload_bytes: bytes of JSON that the arguments of one job may have; 1 MiB unless given.
+        max_payload_bytes: bytes of JSON that the arguments of one job may have; 1 MiB unless given. The database
+            refuses more than its operator allows, 1 MiB until ``tidegate.set_max_payload_bytes`` says otherwise.
 
     Raises:
         ConfigurationError: two actors have one name, a router is in another app, or a setting is out of bounds.

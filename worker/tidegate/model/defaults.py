@@ -65,7 +65,8 @@ KEEP_DEAD: Final = timedelta(days=14)
 """How long a dead job stays in the history, where it can be retried; zero keeps none."""
 
 MAX_PAYLOAD_BYTES: Final = 1024 * 1024
-"""Largest payload, as UTF-8 JSON; ``App(max_payload_bytes=)`` changes it."""
+"""Largest payload, as UTF-8 JSON: of an app, changed by ``App(max_payload_bytes=)``, and of the database, changed by
+``tidegate.set_max_payload_bytes``; the smaller of the two binds."""
 
 MAX_PAYLOAD_DEPTH: Final = 64
 """Deepest nesting of a payload; the object of arguments itself is level 1."""

@@ -34,7 +34,7 @@ CREATE VIEW tidegate.limits AS
 CREATE TABLE tidegate.jobs (
     id bigint NOT NULL,
     claim bigint,
-    run_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    run_at timestamp with time zone DEFAULT statement_timestamp() NOT NULL,
     expires_at timestamp with time zone,
     started_at timestamp with time zone,
     cancel_at timestamp with time zone,
@@ -605,6 +605,13 @@ CREATE TABLE tidegate.schema_migrations (
     applied_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
 );
 
+CREATE TABLE tidegate.settings (
+    only_row boolean DEFAULT true NOT NULL,
+    max_payload_bytes integer DEFAULT 1048576 NOT NULL,
+    CONSTRAINT settings_max_payload_bytes_check CHECK (((max_payload_bytes >= 1024) AND (max_payload_bytes <= 268435456))),
+    CONSTRAINT settings_only_row_check CHECK (only_row)
+);
+
 CREATE TABLE tidegate.sleepers (
     queue text NOT NULL COLLATE pg_catalog."C",
     worker uuid NOT NULL
@@ -639,6 +646,9 @@ ALTER TABLE ONLY tidegate.schema_functions
 
 ALTER TABLE ONLY tidegate.schema_migrations
     ADD CONSTRAINT schema_migrations_pkey PRIMARY KEY (version);
+
+ALTER TABLE ONLY tidegate.settings
+    ADD CONSTRAINT settings_pkey PRIMARY KEY (only_row);
 
 ALTER TABLE ONLY tidegate.sleepers
     ADD CONSTRAINT sleepers_pkey PRIMARY KEY (queue, worker);

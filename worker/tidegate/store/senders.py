@@ -6,7 +6,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tidegate.errors import InvalidJob
-from tidegate.model.defaults import MAX_PAYLOAD_BYTES
 from tidegate.model.jobs import JobOptions
 from tidegate.model.payloads import serialise_headers
 from tidegate.routing.senders import AsyncSession, EnqueuedJob, SyncSession
@@ -26,7 +25,7 @@ class Sender:
 
     Args:
         engine: returns the app's pool; asked when first needed.
-        max_payload_bytes: bytes of JSON that one payload may have.
+        max_payload_bytes: bytes of JSON that one payload may have; the database has a bound of its own.
     """
 
     def __init__(self, engine: Callable[[], Engine], max_payload_bytes: int) -> None:
@@ -88,7 +87,6 @@ class Sender:
             _seconds(options.timeout),
             options.job_key,
             None if options.headers is None else serialise_headers(options.headers),
-            self._allowance(len(payload)),
         )
         return Query("enqueue", args, _job, InvalidJob)
 
@@ -110,27 +108,22 @@ class Sender:
         given = {name: value for name, value in common.items() if value is not None}
         # The same for each job, and the payloads are JSON already: they are put together as text.
         opening = json.dumps(given)[:-1] + ', "payload": '
-        for texts, longest in _chunks(payloads):
+        for texts in _chunks(payloads):
             jobs = "[" + ",".join(f"{opening}{text}}}" for text in texts) + "]"
-            yield Query("enqueue_many", (jobs, expires_after, self._allowance(longest)), _jobs, InvalidJob)
-
-    def _allowance(self, longest: int) -> str | None:
-        # The database refuses more than the default unless told; characters are at most bytes and at least a quarter.
-        return str(self._max_payload_bytes) if longest * 4 > MAX_PAYLOAD_BYTES < self._max_payload_bytes else None
+            yield Query("enqueue_many", (jobs, expires_after), _jobs, InvalidJob)
 
 
-def _chunks(payloads: Iterator[str]) -> Iterator[tuple[list[str], int]]:
+def _chunks(payloads: Iterator[str]) -> Iterator[list[str]]:
     texts: list[str] = []
-    size = longest = 0
+    size = 0
     for text in payloads:
         texts.append(text)
         size += len(text)
-        longest = max(longest, len(text))
         if len(texts) == ROWS or size > CHARACTERS:
-            yield texts, longest
-            texts, size, longest = [], 0, 0
+            yield texts
+            texts, size = [], 0
     if texts:
-        yield texts, longest
+        yield texts
 
 
 def _expiry(options: JobOptions) -> tuple[str | None, float | None]:

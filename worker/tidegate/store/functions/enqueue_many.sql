@@ -6,19 +6,8 @@ language plpgsql security definer set search_path = tidegate, pg_temp as $$
 #variable_conflict use_column
 declare
   moment timestamptz := clock_timestamp();
-  wrong text;
 begin
-  select case when r.queue is null then 'queue: must be given' when r.actor is null then 'actor: must be given' when r.delay < 0 then 'delay: must be 0 or longer'
-              when r.run_at is not null and r.delay is not null then 'delay: give run_at or delay, not both'
-              when r.max_attempts not between 1 and 1000 then 'max_attempts: must lie between 1 and 1000'
-              else 'priority: must lie between -32768 and 32767' end into wrong
-    from jsonb_to_recordset(enqueue_many.jobs) as r(queue text, actor text, priority int, run_at timestamptz, delay float8, max_attempts int)
-   where r.queue is null or r.actor is null or r.delay < 0 or r.run_at is not null and r.delay is not null or r.max_attempts not between 1 and 1000
-      or r.priority not between -32768 and 32767 limit 1;
-  if wrong is not null then
-    raise exception 'tidegate: %', wrong using errcode = '22023';
-  end if;
-  if enqueue_many.jobs @? '$[*] ? (exists(@.job_key) && @.job_key != null)' then
+  if enqueue_many.jobs @? '$[*].job_key ? (@ != null)' then
     return query
       select z.ordinality::int, e.id, e.created from (
         -- in one order, since each waits for whoever enqueues its job_key at the same time
@@ -32,9 +21,12 @@ begin
   end if;
   return query
     with rows_ as materialized (
-      select r.*, nextval('tidegate.jobs_id_seq') as new_id, coalesce(r.run_at, moment + make_interval(secs => r.delay), moment) as due
-        from rows from (jsonb_to_recordset(enqueue_many.jobs) as (queue text, actor text, payload jsonb, limit_key text, group_key text, priority int,
-               run_at timestamptz, delay float8, expires_at timestamptz, max_attempts int, timeout float8, job_key text, headers jsonb)) with ordinality r),
+      select r.*, nextval('tidegate.jobs_id_seq') as new_id, coalesce(r.run_at, moment + make_interval(secs => r.delay), moment) as due,
+             case when r.queue is null or r.actor is null or r.delay < 0 or r.run_at is not null and r.delay is not null
+                    or r.max_attempts not between 1 and 1000 or r.priority not between -32768 and 32767
+                  then refuse_job(r.queue, r.actor, r.priority, r.run_at, r.delay, r.max_attempts) end
+        from jsonb_to_recordset(enqueue_many.jobs) as r(queue text, actor text, payload jsonb, limit_key text, group_key text, priority int,
+               run_at timestamptz, delay float8, expires_at timestamptz, max_attempts int, timeout float8, headers jsonb)),
     made as (
       insert into tidegate.jobs(id, queue, actor, payload, limit_key, group_key, priority, run_at, state, expires_at, max_attempts, timeout, headers)
         overriding system value
@@ -42,5 +34,5 @@ begin
              coalesce(r.priority, q.default_priority, 0), r.due, case when r.due > moment then 'scheduled' else 'ready' end, r.expires_at,
              coalesce(r.max_attempts, q.default_max_attempts, 5), coalesce(make_interval(secs => r.timeout), q.default_timeout), r.headers
         from rows_ r left join queues q on q.name = r.queue)
-    select r.ordinality::int, r.new_id, true from rows_ r order by r.ordinality;
+    select (row_number() over (order by r.new_id))::int, r.new_id, true from rows_ r;
 end $$;

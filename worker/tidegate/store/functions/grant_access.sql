@@ -1,6 +1,6 @@
 -- Locks: catalog rows of what is granted. Gives a role one part of the work; nobody else but the owner may call anything.
 -- producer: enqueue jobs, by function, INSERT or COPY, and read nothing. observer: read policies, queues, workers and counts, but no job. operator: what an observer
--- may, jobs with their payloads, and change limits and queues, cancel, retry and drain: for people, and for the Kubernetes operator once the schema is there. worker: what a worker process needs, payloads included.
+-- may, jobs with their payloads, and change limits, queues and the bound of payloads, cancel, retry and drain: for people, and for the Kubernetes operator once the schema is there. worker: what a worker process needs, payloads included.
 create or replace function tidegate.grant_access(role name, part text) returns void language plpgsql
 set search_path = tidegate, pg_temp as $$
 declare
@@ -17,7 +17,7 @@ begin
     execute format('grant insert (queue, actor, limit_key, group_key, priority, run_at, state, expires_at, max_attempts, timeout, job_key, headers, payload) on jobs to %I', p_role);
   end if;
   if p_part <> 'producer' then
-    execute format('grant select on limits, limit_starts, queues, workers, limit_status, queue_status, queue_demand, schema_migrations, schema_functions to %I', p_role);
+    execute format('grant select on limits, limit_starts, queues, settings, workers, limit_status, queue_status, queue_demand, schema_migrations, schema_functions to %I', p_role);
   end if;
   if p_part in ('operator', 'worker') then
     execute format('grant select on jobs, history, job_status, lane_mail to %I', p_role);
@@ -27,7 +27,7 @@ begin
   end if;
   calls := case p_part
     when 'producer' then '{enqueue,enqueue_many}'
-    when 'operator' then '{due_jobs,enqueue,enqueue_many,set_limit,change_limit,clear_limit,set_queue,cancel,retry,drain_worker,take_office,own_limits,own_queues,watch_queues,drain_crew,maintain,sweep_queue,sweep_keys,sweep_lanes,sweep_idle_keys,sweep_history}'
+    when 'operator' then '{due_jobs,enqueue,enqueue_many,set_limit,change_limit,clear_limit,set_queue,set_max_payload_bytes,cancel,retry,drain_worker,take_office,own_limits,own_queues,watch_queues,drain_crew,maintain,sweep_queue,sweep_keys,sweep_lanes,sweep_idle_keys,sweep_history}'
     when 'worker' then '{due_jobs,enqueue,enqueue_many,register_worker,claim,payload_of,ack,nack,release,wake,heartbeat,rescue,leave,sleep_on,probe,maintain,sweep_queue,sweep_keys,sweep_lanes,sweep_idle_keys,sweep_history}'
     else '{due_jobs}' end;
   for calls in select array[p.oid::regprocedure::text] from pg_proc p where p.pronamespace = 'tidegate'::regnamespace and p.proname = any(calls) loop

@@ -19,6 +19,12 @@ create table tidegate.schema_functions(
   release text not null,
   applied_at timestamptz not null default clock_timestamp());
 
+-- What an operator decides for the whole database, in one row.
+create table tidegate.settings(
+  only_row boolean primary key default true check (only_row),
+  max_payload_bytes int not null default 1048576 check (max_payload_bytes between 1024 and 268435456));
+insert into tidegate.settings default values;
+
 -- One per process start. Claims take a row FOR KEY SHARE; rescue, leave and drain take it FOR UPDATE.
 create table tidegate.workers(
   id uuid primary key,
@@ -84,11 +90,12 @@ language sql immutable parallel safe as $$
          hashtextextended(group_key collate "C", hashtextextended(queue collate "C", 0))))
 $$;
 
--- neg = -priority, so that one ascending row comparison gives the order and skips what lies before.
+-- neg = -priority, so that one ascending row comparison gives the order and skips what lies before. A statement's jobs are due at one instant unless they
+-- say otherwise, so their ids alone order them: the mail of many is counted without a sort.
 create table tidegate.jobs(
   id bigint generated always as identity primary key,
   claim bigint,
-  run_at timestamptz not null default clock_timestamp(),
+  run_at timestamptz not null default statement_timestamp(),
   expires_at timestamptz,
   started_at timestamptz,
   cancel_at timestamptz,
