@@ -189,6 +189,27 @@ async def test_a_weight_set_while_its_queue_comes_into_being_counts(claimants: l
     assert await other.drift() == []
 
 
+async def test_a_weight_set_while_the_first_claim_of_a_queue_is_open_counts(
+    claimants: list[Claimant], connect: MakeConnection
+) -> None:
+    one, two, other = claimants
+    watcher: Any = await connect()
+    await other.put("new", "w", 8)
+    await other.put("new", "v", 8)
+    backend = await two.backend()
+    claiming = one.connection.transaction()
+    await claiming.start()
+    # the claim holds the key "w" alone
+    assert len(await one.claim("new", 1, fair=True)) == 1
+    weighing = asyncio.ensure_future(two.limit("v", None, weight=4))
+    while not weighing.done() and not await watcher.fetchval("select pg_blocking_pids($1) <> '{}'", backend):
+        await asyncio.sleep(0)
+    await claiming.commit()
+    await weighing
+    assert Counter(row["limit_key"] for row in await one.claim("new", 9, fair=True)) == {"v": 8, "w": 1}
+    assert await other.drift() == []
+
+
 async def test_a_retried_head_stands_where_its_new_instant_puts_it(claimants: list[Claimant]) -> None:
     one, _, other = claimants
     await other.put("a", "first")
@@ -399,3 +420,15 @@ async def test_a_repair_counts_outcomes_that_come_beside_it_once(
     await one.wake(outcome["wake"])
     assert len(await one.claim("a", 8)) == 2
     assert await one.drift() == []
+
+
+async def test_what_finishes_before_its_lane_is_made_again_counts(claimants: list[Claimant]) -> None:
+    one, _, other = claimants
+    await other.limit("k", 3)
+    await other.put("a", "k", 4)
+    await other.put("a", "l", 4)
+    running = await one.claim("a", 5)
+    await other.connection.execute("delete from tidegate.lanes where limit_key = 'k'")
+    await other.connection.execute("select * from tidegate.recount(true)")
+    assert len(await one.claim("a", 8, done=running)) == 3
+    assert await other.drift() == []

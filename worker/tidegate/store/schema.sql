@@ -608,9 +608,14 @@ CREATE TABLE tidegate.schema_migrations (
 CREATE TABLE tidegate.settings (
     only_row boolean DEFAULT true NOT NULL,
     max_payload_bytes integer DEFAULT 1048576 NOT NULL,
+    server bigint,
     CONSTRAINT settings_max_payload_bytes_check CHECK (((max_payload_bytes >= 1024) AND (max_payload_bytes <= 268435456))),
     CONSTRAINT settings_only_row_check CHECK (only_row)
 );
+
+COMMENT ON COLUMN tidegate.settings.max_payload_bytes IS 'bytes of JSON that the payload of a new job may have: set_max_payload_bytes';
+
+COMMENT ON COLUMN tidegate.settings.server IS 'system identifier of the server whose transaction ids the low waters `folded` and `swept` are';
 
 CREATE TABLE tidegate.sleepers (
     queue text NOT NULL COLLATE pg_catalog."C",

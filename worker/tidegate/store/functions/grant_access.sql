@@ -27,8 +27,8 @@ begin
   end if;
   calls := case p_part
     when 'producer' then '{enqueue,enqueue_many}'
-    when 'operator' then '{due_jobs,enqueue,enqueue_many,set_limit,change_limit,clear_limit,set_queue,set_max_payload_bytes,cancel,retry,drain_worker,take_office,own_limits,own_queues,watch_queues,drain_crew,maintain,sweep_queue,sweep_keys,sweep_lanes,sweep_idle_keys,sweep_history}'
-    when 'worker' then '{due_jobs,enqueue,enqueue_many,register_worker,claim,payload_of,ack,nack,release,wake,heartbeat,rescue,leave,sleep_on,probe,maintain,sweep_queue,sweep_keys,sweep_lanes,sweep_idle_keys,sweep_history}'
+    when 'operator' then '{due_jobs,enqueue,enqueue_many,set_limit,change_limit,clear_limit,set_queue,set_max_payload_bytes,cancel,retry,drain_worker,take_office,own_limits,own_queues,watch_queues,drain_crew,maintain,trust_low_waters,sweep_queue,sweep_keys,sweep_lanes,sweep_idle_keys,sweep_history}'
+    when 'worker' then '{due_jobs,enqueue,enqueue_many,register_worker,claim,payload_of,ack,nack,release,wake,heartbeat,rescue,leave,sleep_on,probe,maintain,trust_low_waters,sweep_queue,sweep_keys,sweep_lanes,sweep_idle_keys,sweep_history}'
     else '{due_jobs}' end;
   for calls in select array[p.oid::regprocedure::text] from pg_proc p where p.pronamespace = 'tidegate'::regnamespace and p.proname = any(calls) loop
     execute format('grant execute on routine %s to %I', calls[1], p_role);

@@ -1,5 +1,5 @@
 -- Locks: keys SKIP LOCKED; the caller holds the queue, and finished the jobs. Cost: one update a lane and key.
--- What finished, told together with the next claim. Lanes of other queues get mail. Returns the busy keys.
+-- What finished, told together with the next claim. Lanes of other queues get mail, and so do those that are still to be made. Returns the busy keys.
 create or replace function tidegate.hand_in(queue text, gone tidegate.leavers) returns text[] language plpgsql
 set search_path = tidegate, pg_temp as $$
 #variable_conflict use_column
@@ -9,16 +9,17 @@ declare
   moved bigint[];
   several boolean;
   below boolean;
+  told int[];
 begin
   busy := free_keys(gone.keys, gone.counts);
   with u as (
     update lanes l set running = l.running - u.n, rank = case when l.many then l.rank else (l.running - u.n) * l.step end,
            open = l.open or l.step > 0 and l.id is not null and not is_shut(p_queue, l.limit_key, l.lane)
-      from unnest(gone.lanes, gone.queues, gone.groups, gone.keys, gone.actors, gone.counts) u(h, q, g, k, a, n)
+      from unnest(gone.lanes, gone.queues, gone.groups, gone.keys, gone.actors, gone.counts) with ordinality u(h, q, g, k, a, n, o)
      where u.q = p_queue and l.lane = u.h and l.queue = p_queue and l.group_key = u.g and l.limit_key = u.k and l.actor = u.a
-    returning l.many and l.step > 0 many, l.step > 0 and l.open and (l.neg, l.rank, l.run_at, l.id) <
+    returning u.o::int o, l.many and l.step > 0 many, l.step > 0 and l.open and (l.neg, l.rank, l.run_at, l.id) <
       (select w.neg, w.rank, w.run_at, w.id from low_waters w where w.queue = p_queue and w.actor = l.actor) below)
-  select bool_or(u.many), bool_or(u.below) into several, below from u;
+  select bool_or(u.many), bool_or(u.below), array_agg(u.o) into several, below, told from u;
   moved := gone.lanes;
   if several then
     perform regroup(p_queue, gone.groups);
@@ -27,9 +28,10 @@ begin
   if several or below then
     perform lower_low_waters(p_queue, moved);
   end if;
-  if exists (select from unnest(gone.queues) q where q <> p_queue) then
+  if cardinality(told) is distinct from cardinality(gone.lanes) then
     insert into lane_mail(queue, group_key, limit_key, actor, running)
-    select q, g, k, a, -n from unnest(gone.queues, gone.groups, gone.keys, gone.actors, gone.counts) u(q, g, k, a, n) where q <> p_queue;
+    select q, g, k, a, -n from unnest(gone.queues, gone.groups, gone.keys, gone.actors, gone.counts) with ordinality u(q, g, k, a, n, o)
+     where o <> all(coalesce(told, '{}'));
   end if;
   return busy;
 end $$;

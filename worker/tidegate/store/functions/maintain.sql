@@ -3,11 +3,11 @@
 create or replace procedure tidegate.maintain(worker uuid) language plpgsql as $$
 declare
   v_name text;
-  more boolean;
   round int;
   at timestamptz;
   dropped boolean := false;
 begin
+  perform tidegate.trust_low_waters();
   for v_name in select q.name from tidegate.queues q order by q.name loop
     round := 0;
     loop

@@ -1,4 +1,5 @@
--- Locks: none; the caller holds the queue, so nobody else makes lanes of it. Cost: one insert a new lane.
+-- Locks: none; the caller holds the queue, so nobody else makes lanes of it. For lanes of a queue that nobody else may see yet: advisory (7439, 0), shared, waits
+-- for the commit of a weight. Cost: one insert a new lane.
 -- `made`: the hashes of the new lanes; `regrouped`: the groups that have several lanes now.
 create or replace function tidegate.make_lanes(queue text, hashes bigint[], group_keys text[], limit_keys text[], actors text[], ready int[], running int[],
   heads tidegate.place[], out made bigint[], out regrouped text[]) language plpgsql
@@ -7,9 +8,14 @@ set search_path = tidegate, pg_temp as $$
 declare
   p_queue text := make_lanes.queue;
   kept text;
+  unseen boolean;
   shared bigint[];
 begin
-  select kept_order into kept from queues where name = p_queue;
+  select kept_order, age(xmin) <= 0 into kept, unseen from queues where name = p_queue;
+  if unseen then
+    -- a weight that is being committed may have been told to every queue but this one: the lanes are made with it, or before it looks for queues
+    perform pg_advisory_xact_lock_shared(7439, 0);
+  end if;
   with up as (
     insert into lanes as l (lane, queue, group_key, limit_key, actor, ready, running, step, rank, dual, gated, neg, run_at, id, bytes)
     select x.lane, p_queue, x.g, x.k, x.a, x.ready, x.running, z.step, x.running * z.step, kept = 'both', y.gated, x.head_neg, x.head_run, x.head_id, x.head_bytes

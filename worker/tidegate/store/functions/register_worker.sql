@@ -6,6 +6,7 @@ set search_path = tidegate, pg_temp as $$
 declare
   seen timestamptz;
 begin
+  perform trust_low_waters();
   perform tidegate.ensure_queue(q) from unnest(register_worker.queues) q
     where not exists (select from tidegate.queues z where z.name = q) order by q collate "C";
   insert into workers(id, name, queues, actors, slots, fair, lease, version, namespace, pod)

@@ -19,11 +19,14 @@ create table tidegate.schema_functions(
   release text not null,
   applied_at timestamptz not null default clock_timestamp());
 
--- What an operator decides for the whole database, in one row.
+-- What holds for the whole database, in one row.
 create table tidegate.settings(
   only_row boolean primary key default true check (only_row),
-  max_payload_bytes int not null default 1048576 check (max_payload_bytes between 1024 and 268435456));
+  max_payload_bytes int not null default 1048576 check (max_payload_bytes between 1024 and 268435456),
+  server bigint);
 insert into tidegate.settings default values;
+comment on column tidegate.settings.max_payload_bytes is 'bytes of JSON that the payload of a new job may have: set_max_payload_bytes';
+comment on column tidegate.settings.server is 'system identifier of the server whose transaction ids the low waters `folded` and `swept` are';
 
 -- One per process start. Claims take a row FOR KEY SHARE; rescue, leave and drain take it FOR UPDATE.
 create table tidegate.workers(
