@@ -61,7 +61,7 @@ create table if not exists public.bare
   (like tidegate.jobs including identity including defaults including storage)
   with (fillfactor = 90);
 alter table public.bare add primary key (id);
-alter table public.bare alter bytes set default 2, alter neg set default 0;
+alter table public.bare alter bytes set default 2;
 create index bare_ready on public.bare(queue, priority desc, run_at, id) where state = 'ready'
 """
 

@@ -15,8 +15,7 @@ from tests.postgres.controls import Control, plant
 
 PAUSE = Control(
     "waits for whoever holds the advisory lock 1, after the claim locked its keys and before it counts their mail",
-    "settle_keys",
-    (("\nbegin\n", "\nbegin\n  perform pg_advisory_xact_lock(1);\n"),),
+    {"settle_keys": (("\nbegin\n", "\nbegin\n  perform pg_advisory_xact_lock(1);\n"),)},
     frozenset(),
 )
 

@@ -43,7 +43,6 @@ CREATE TABLE tidegate.jobs (
     worker uuid,
     bytes integer GENERATED ALWAYS AS (octet_length((payload)::text)) STORED NOT NULL,
     priority smallint DEFAULT 0 NOT NULL,
-    neg integer GENERATED ALWAYS AS ((- (priority)::integer)) STORED NOT NULL,
     attempt smallint DEFAULT 0 NOT NULL,
     max_attempts smallint DEFAULT 5 NOT NULL,
     lost smallint DEFAULT 0 NOT NULL,
@@ -673,7 +672,7 @@ CREATE INDEX jobs_expiring ON tidegate.jobs USING btree (queue, expires_at) WHER
 
 CREATE UNIQUE INDEX jobs_job_key ON tidegate.jobs USING btree (queue, job_key) WHERE (job_key IS NOT NULL);
 
-CREATE INDEX jobs_ready ON tidegate.jobs USING btree (tidegate.lane_of(queue, group_key, limit_key, actor), neg, run_at, id) WHERE (state = 'ready'::text);
+CREATE INDEX jobs_ready ON tidegate.jobs USING btree (tidegate.lane_of(queue, group_key, limit_key, actor), ((- (priority)::integer)), run_at, id) WHERE (state = 'ready'::text);
 
 CREATE INDEX jobs_scheduled ON tidegate.jobs USING btree (queue, run_at, id) WHERE (state = 'scheduled'::text);
 

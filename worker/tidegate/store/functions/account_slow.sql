@@ -21,9 +21,9 @@ begin
               from unnest(picked) v join lanes l on l.ctid = v
               left join t on t.lane = l.lane and t.group_key = l.group_key and t.limit_key = l.limit_key and t.actor = l.actor
               left join lateral (
-                select j.neg, j.run_at, j.id, j.bytes from jobs j
+                select -j.priority::int neg, j.run_at, j.id, j.bytes from jobs j
                  where lane_of(j.queue, j.group_key, j.limit_key, j.actor) = l.lane and j.state = 'ready' and j.queue = p_queue and j.group_key = l.group_key and j.limit_key = l.limit_key and j.actor = l.actor
-                   and (j.neg, j.run_at, j.id) >= (l.neg, l.run_at, l.id) order by j.neg, j.run_at, j.id limit 1) h on true
+                   and (-j.priority::int, j.run_at, j.id) >= (l.neg, l.run_at, l.id) order by -j.priority::int, j.run_at, j.id limit 1) h on true
              where l.id = any(account_slow.ids) or t.c > 0) z
      where l.ctid = z.tid returning l.many and l.step > 0 and z.c > 0 shared, l.group_key, l.lane, l.limit_key, z.stuck),
   g as (

@@ -22,9 +22,9 @@ begin
     select l.limit_key, l.actor, l.many, j.id, j.bytes, j.k
       from unnest(picked) t join lanes l on l.ctid = t and l.open
      cross join lateral (
-       select j.neg, j.run_at, j.id, j.bytes, row_number() over (order by j.neg, j.run_at, j.id) k from jobs j
+       select -j.priority::int neg, j.run_at, j.id, j.bytes, row_number() over (order by -j.priority::int, j.run_at, j.id) k from jobs j
         where lane_of(j.queue, j.group_key, j.limit_key, j.actor) = l.lane and j.state = 'ready' and j.queue = p_queue and j.group_key = l.group_key and j.limit_key = l.limit_key and j.actor = l.actor
-          and (j.neg, j.run_at, j.id) >= (l.neg, l.run_at, l.id) order by j.neg, j.run_at, j.id limit depth + 1) j
+          and (-j.priority::int, j.run_at, j.id) >= (l.neg, l.run_at, l.id) order by -j.priority::int, j.run_at, j.id limit depth + 1) j
      order by j.neg, case when ranked then l.rank + (j.k - 1) * l.step else 0 end, j.run_at, j.id
   loop
     k := array_position(held.keys, c.limit_key);

@@ -24,7 +24,7 @@ declare
   free int := claim.slots; round int := 0; more boolean := true; final boolean;
   p pick; steps step[]; keyed text[]; ids bigint[]; several boolean; total bigint; last step;
   least_rank float8; least_neg int; least_run timestamptz; least_id bigint; one_each boolean; fits boolean;
-  h hold; held text[]; rooms int[]; marked boolean; instant timestamptz; tids tid[]; chosen record; handed record; most int;
+  h hold; marked boolean; instant timestamptz; tids tid[]; chosen record; handed record; most int;
   got bigint[]; started bigint[] := '{}'; again timestamptz; busy text[] := '{}'; p_wake text[]; p_stale bigint[]; p_locked bigint[]; round_size int;
 begin
   if current_setting('transaction_isolation') <> 'read committed' then
@@ -93,10 +93,10 @@ begin
                where w.queue = p_queue and w.actor = any(p_actors)
                order by l.neg, l.rank, l.run_at, l.id limit free) l
         left join lateral (
-          select j.neg, j.run_at, j.id, j.bytes from jobs j
+          select -j.priority::int neg, j.run_at, j.id, j.bytes from jobs j
            where lane_of(j.queue, j.group_key, j.limit_key, j.actor) = l.lane and j.state = 'ready'
              and j.queue = p_queue and j.group_key = l.group_key and j.limit_key = l.limit_key and j.actor = l.actor
-             and (j.neg, j.run_at, j.id) > (l.neg, l.run_at, l.id) order by j.neg, j.run_at, j.id limit 1) j on true;
+             and (-j.priority::int, j.run_at, j.id) > (l.neg, l.run_at, l.id) order by -j.priority::int, j.run_at, j.id limit 1) j on true;
       -- one job of each lane is exactly the answer where no job after a head can stand before the last head
       last := steps[free];
       one_each := cardinality(ids) = free and not several and coalesce(total <= p_budget, true)
@@ -114,25 +114,22 @@ begin
     -- Locked and counted in one statement: the counts stand on the locked row, which READ COMMITTED reads again after locking it. The instant is
     -- read after the last lock and never before a key's last mark. Keys that are new, busy or full stay as they are.
     if keyed is not null then
-      with k as materialized (
-        select key, least(coalesce(max_running, 1000000000) - running, coalesce(max_starts, 1000000000) - starts)::int room, max_starts is not null rated, last_mark
-          from keys where key = any(keyed) for no key update skip locked),
-      i as materialized (
-        select array_agg(key) held, array_agg(room) rooms, coalesce(bool_or(rated), false) marked, greatest(clock_timestamp(), max(last_mark)) instant,
-               one_each and count(*) = cardinality(keyed) and bool_and(room > 0) fits from k),
+      with i as materialized (
+        select coalesce(bool_or(max_starts is not null), false) marked, greatest(clock_timestamp(), max(last_mark)) instant,
+               one_each and count(*) = cardinality(keyed) and bool_and(full_ is not true) fits
+          from (select max_starts, last_mark, running >= max_running or starts >= max_starts full_ from keys where key = any(keyed) for no key update skip locked) k),
       u as (
         update keys m set running = m.running + 1, starts = m.starts + case when m.max_starts is null then 0 else 1 end,
                last_mark = case when m.max_starts is null then m.last_mark else i.instant end
-          from i where i.fits and m.key = any(i.held))
-      select i.held, i.rooms, i.marked, i.instant, i.fits into held, rooms, marked, instant, fits from i;
+          from i where i.fits and m.key = any(keyed))
+      select i.marked, i.instant, i.fits into marked, instant, fits from i;
     else
-      held := null; rooms := null; marked := false; instant := clock_timestamp(); fits := one_each;
+      marked := false; instant := clock_timestamp(); fits := one_each;
     end if;
     more := false; final := false; p_cut := null;
     if not fits then
       tids := array(select u.tid from unnest(steps) u);
-      h := row(coalesce(held, '{}'), coalesce(rooms, '{}'), marked, instant, busy, '{}', false)::hold;
-      h := admit_keys(p_queue, tids, keyed, h, free);
+      h := admit_keys(p_queue, tids, keyed, hold_keys(keyed, row('{}', '{}', false, instant, busy, '{}', false)::hold), free);
       instant := h.at;
       more := h.closed or h.busy <> busy;
       if h.busy <> '{}' then
@@ -168,15 +165,15 @@ begin
       update lanes l set ready = l.ready - 1, running = l.running + 1, rank = (l.running + 1) * l.step, neg = u.neg, run_at = u.run_at, id = u.id, bytes = u.bytes
         from unnest(steps) u where l.ctid = u.tid;
       if marked then
-        insert into limit_starts select key, instant, 1 from keys where key = any(held) and max_starts is not null;
+        insert into limit_starts select key, instant, 1 from keys where key = any(keyed) and max_starts is not null;
       end if;
       got := ids;
     else
       if fits then
         -- some head was gone, locked or expired: count again what really started
-        update keys set running = running - 1, starts = starts - case when max_starts is null then 0 else 1 end where key = any(held);
+        update keys set running = running - 1, starts = starts - case when max_starts is null then 0 else 1 end where key = any(keyed);
         tids := array(select u.tid from unnest(steps) u);
-        h := row(coalesce(held, '{}'), coalesce(rooms, '{}'), marked, instant, busy, '{}', false)::hold;
+        h := hold_keys(keyed, row('{}', '{}', false, instant, busy, '{}', false)::hold);
       end if;
       got := array(select j.id from jobs j where j.id = any(ids) and j.state = 'running' and j.worker = p_worker and j.claim = p_claim);
       perform account_slow(p_queue, tids, h, ids, got);

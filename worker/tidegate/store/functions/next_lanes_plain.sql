@@ -21,9 +21,9 @@ begin
               order by l.neg, l.run_at, l.id limit least(slots, a.room)) l
            order by l.neg, l.run_at, l.id limit slots) l
     left join lateral (
-      select j.neg, j.run_at, j.id, j.bytes from jobs j
+      select -j.priority::int neg, j.run_at, j.id, j.bytes from jobs j
        where lane_of(j.queue, j.group_key, j.limit_key, j.actor) = l.lane and j.state = 'ready'
          and j.queue = p_queue and j.group_key = l.group_key and j.limit_key = l.limit_key and j.actor = l.actor
-         and (j.neg, j.run_at, j.id) > (l.neg, l.run_at, l.id) order by j.neg, j.run_at, j.id limit 1) j on true;
+         and (-j.priority::int, j.run_at, j.id) > (l.neg, l.run_at, l.id) order by -j.priority::int, j.run_at, j.id limit 1) j on true;
   return picked;
 end $$;

@@ -26,12 +26,12 @@ begin
   if many = 1 then
     insert into lane_mail(queue, group_key, limit_key, actor, ready, neg, run_at, id, bytes)
     select queue, case when state = 'ready' then group_key end, case when state = 'ready' then limit_key end, case when state = 'ready' then actor end,
-           1, neg, run_at, id, bytes
+           1, -priority::int, run_at, id, bytes
       from new_rows where is_name(queue) and is_name(actor) and (limit_key = '' or is_name(limit_key)) and (group_key = '' or is_name(group_key));
     named := found;
   elsif many > 1 then
     with g as materialized (
-      select queue, group_key, limit_key, actor, state, neg, run_at, count(*) n, min(id) id, max(bytes) bytes from new_rows group by 1, 2, 3, 4, 5, 6, 7),
+      select queue, group_key, limit_key, actor, state, -priority::int neg, run_at, count(*) n, min(id) id, max(bytes) bytes from new_rows group by 1, 2, 3, 4, 5, 6, 7),
     news as (
       insert into lane_mail(queue, group_key, limit_key, actor, ready, neg, run_at, id, bytes)
       select distinct on (queue, group_key, limit_key, actor) queue, group_key, limit_key, actor,

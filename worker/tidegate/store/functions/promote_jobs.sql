@@ -16,8 +16,8 @@ begin
   u as (update jobs j set state = 'ready' from p where j.id = p.id returning j.*),
   m as (
     insert into lane_mail(queue, group_key, limit_key, actor, ready, neg, run_at, id, bytes)
-    select distinct on (group_key, limit_key, actor) queue, group_key, limit_key, actor, count(*) over (partition by group_key, limit_key, actor), neg, run_at, id, bytes
-      from u order by group_key, limit_key, actor, neg, run_at, id)
+    select distinct on (group_key, limit_key, actor) queue, group_key, limit_key, actor, count(*) over (partition by group_key, limit_key, actor), -priority::int, run_at, id, bytes
+      from u order by group_key, limit_key, actor, -priority::int, run_at, id)
   select count(*) into n from u;
   if n > 0 then
     insert into lane_mail(queue, ready) values (p_queue, -n);

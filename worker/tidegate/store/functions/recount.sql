@@ -31,9 +31,9 @@ begin
   union all
   select 'lane head', concat_ws('/', z.queue, z.group_key, z.limit_key, z.actor), z.lid, b.id
     from z cross join lateral (
-      select b.id, b.neg, b.run_at from jobs b
+      select b.id, -b.priority::int neg, b.run_at from jobs b
        where b.queue = z.queue and b.group_key = z.group_key and b.limit_key = z.limit_key and b.actor = z.actor and b.state = 'ready'
-       order by b.neg, b.run_at, b.id limit 1) b
+       order by -b.priority::int, b.run_at, b.id limit 1) b
    where (z.lid is null or row(b.neg, b.run_at, b.id) < z.head)
      and not exists (
       select from lane_mail y where y.queue = z.queue and y.group_key = z.group_key and y.limit_key = z.limit_key and y.actor = z.actor

@@ -13,7 +13,7 @@ begin
   select coalesce(t.queue, l.queue), coalesce(t.group_key, l.group_key), coalesce(t.limit_key, l.limit_key), coalesce(t.actor, l.actor),
          coalesce(t.ready, 0) - coalesce(l.ready, 0), coalesce(t.running, 0) - coalesce(l.running, 0), (t.head).neg, (t.head).run_at, (t.head).id, (t.head).bytes
     from (select queue, group_key, limit_key, actor, count(*) filter (where state = 'ready')::int ready, count(*) filter (where state = 'running')::int running,
-                 (array_agg(row(neg, run_at, id, bytes)::place order by neg, run_at, id) filter (where state = 'ready'))[1] head
+                 (array_agg(row(-priority::int, run_at, id, bytes)::place order by -priority::int, run_at, id) filter (where state = 'ready'))[1] head
             from jobs where state in ('ready', 'running') group by 1, 2, 3, 4) t
     full join lanes l using (queue, group_key, limit_key, actor)),
   b as (

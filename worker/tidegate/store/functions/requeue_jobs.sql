@@ -21,8 +21,8 @@ begin
   mail as (
     insert into lane_mail(queue, group_key, limit_key, actor, ready, neg, run_at, id, bytes)
     select distinct on (queue, group_key, limit_key, actor) queue, group_key, limit_key, actor,
-           count(*) over (partition by queue, group_key, limit_key, actor), neg, run_at, id, bytes
-      from u where state = 'ready' order by queue, group_key, limit_key, actor, neg, run_at, id),
+           count(*) over (partition by queue, group_key, limit_key, actor), -priority::int, run_at, id, bytes
+      from u where state = 'ready' order by queue, group_key, limit_key, actor, -priority::int, run_at, id),
   later as (
     insert into lane_mail(queue, ready, run_at, id)
     select distinct on (queue) queue, count(*) over (partition by queue), run_at, id from u where state = 'scheduled' order by queue, run_at, id)

@@ -29,7 +29,7 @@ begin
     raise exception 'tidegate: job % is % already', p_job, was using errcode = '55000';
   end if;
   insert into lane_mail(queue, group_key, limit_key, actor, ready, neg, run_at, id, bytes)
-  values (j.queue, j.group_key, j.limit_key, j.actor, 1, j.neg, j.run_at, j.id, j.bytes);
+  values (j.queue, j.group_key, j.limit_key, j.actor, 1, -j.priority::int, j.run_at, j.id, j.bytes);
   insert into lane_mail(queue, ready) values (j.queue, -1);
   perform notify_sleepers(array[j.queue]);
   return 'ready';

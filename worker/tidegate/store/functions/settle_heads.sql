@@ -8,9 +8,9 @@ declare
 begin
   update lanes l set neg = z.neg, run_at = z.run_at, id = z.id, bytes = z.bytes
     from (select l.ctid tid, h.* from unnest(settle_heads.first) t join lanes l on l.ctid = t and l.open
-            left join lateral (select j.neg, j.run_at, j.id, j.bytes from jobs j
+            left join lateral (select -j.priority::int neg, j.run_at, j.id, j.bytes from jobs j
                  where lane_of(j.queue, j.group_key, j.limit_key, j.actor) = l.lane and j.state = 'ready' and j.queue = p_queue and j.group_key = l.group_key and j.limit_key = l.limit_key and j.actor = l.actor
-                   and (j.neg, j.run_at, j.id) >= (l.neg, l.run_at, l.id) order by j.neg, j.run_at, j.id limit 1) h on true
+                   and (-j.priority::int, j.run_at, j.id) >= (l.neg, l.run_at, l.id) order by -j.priority::int, j.run_at, j.id limit 1) h on true
            where (h.id, h.neg, h.run_at) is distinct from (l.id, l.neg, l.run_at)) z
    where l.ctid = z.tid;
   return found;

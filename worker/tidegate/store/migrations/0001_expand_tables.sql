@@ -85,16 +85,15 @@ comment on column tidegate.queues.swept is 'lanes that were changed last by an o
 comment on column tidegate.queues.gate_low is 'low water: no closed gate of the queue is due before';
 comment on column tidegate.queues.due_at is 'low water, with due_id: no scheduled job of the queue stands before (run_at, id)';
 
--- The lane of four texts: eight bytes, so that an index descent compares integers. It is no column of jobs: what is generated is prepared anew by every
--- statement that updates the table, even where nothing changes that it depends on.
+-- The lane of four texts: eight bytes, so that an index descent compares integers. Neither it nor the negative priority is a column of jobs: what is
+-- generated is prepared anew by every statement that updates the table, even where nothing changes that it depends on.
 create function tidegate.lane_of(queue text, group_key text, limit_key text, actor text) returns bigint
 language sql immutable parallel safe as $$
   select hashtextextended(actor collate "C", hashtextextended(limit_key collate "C",
          hashtextextended(group_key collate "C", hashtextextended(queue collate "C", 0))))
 $$;
 
--- neg = -priority, so that one ascending row comparison gives the order and skips what lies before. A statement's jobs are due at one instant unless they
--- say otherwise, so their ids alone order them: the mail of many is counted without a sort.
+-- A statement's jobs are due at one instant unless they say otherwise, so their ids alone order them: the mail of many is counted without a sort.
 create table tidegate.jobs(
   id bigint generated always as identity primary key,
   claim bigint,
@@ -107,7 +106,6 @@ create table tidegate.jobs(
   worker uuid,
   bytes int not null generated always as (octet_length(payload::text)) stored,
   priority smallint not null default 0,
-  neg int not null generated always as (-priority::int) stored,
   attempt smallint not null default 0,
   max_attempts smallint not null default 5,
   lost smallint not null default 0,
@@ -121,7 +119,8 @@ create table tidegate.jobs(
   traceback text,
   headers jsonb,
   payload jsonb not null default '{}') with (fillfactor = 90);
-create index jobs_ready on tidegate.jobs(tidegate.lane_of(queue, group_key, limit_key, actor), neg, run_at, id) where state = 'ready';
+-- the negative priority, so that one ascending row comparison gives the order and skips what lies before
+create index jobs_ready on tidegate.jobs(tidegate.lane_of(queue, group_key, limit_key, actor), (-priority::int), run_at, id) where state = 'ready';
 create index jobs_scheduled on tidegate.jobs(queue, run_at, id) where state = 'scheduled';
 create index jobs_expiring on tidegate.jobs(queue, expires_at) where expires_at is not null and state <> 'running';
 create unique index jobs_job_key on tidegate.jobs(queue, job_key) where job_key is not null;
