@@ -272,7 +272,7 @@ async def test_mail_tells_how_many_jobs_each_lane_got_and_which_is_first(connect
     differing = """
         with ready as (
           select queue, group_key, limit_key, actor, count(*)::int ready,
-                 (array_agg(row(neg, run_at, id) order by neg, run_at, id))[1]::text place
+                 (array_agg(row(-priority::int, run_at, id) order by -priority::int, run_at, id))[1]::text place
             from tidegate.jobs where state = 'ready' group by 1, 2, 3, 4),
         later as (
           select queue, null, null, null, count(*)::int, row(min(run_at), min(id))::text
