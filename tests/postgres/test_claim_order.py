@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from datetime import timedelta
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import asyncpg
@@ -65,6 +66,34 @@ async def test_fair_order_gives_each_slot_to_the_group_with_the_fewest_running(c
     assert counts(await one.claim("a", done=finished)) == {"small": 1}, "one slot at a time"
     assert counts(await two.claim("a")) == {"big": 1}, "the count is over all workers; ties go to the oldest job"
     assert await other.drift() == []
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_places_of_one_claim_are_the_order_in_which_claims_of_one_would_start_them(
+    claimants: list[Claimant], seed: int
+) -> None:
+    one, _, other = claimants
+    chance = random.Random(seed)  # noqa: S311 - the same jobs in every run
+    await other.order(chance.choice(["fair", "priority"]))
+    for key, cap in (("k", 3), ("l", 5), ("wide", 1000)):
+        await other.limit(key, cap)
+    for _ in range(30):
+        await other.put(
+            "a",
+            chance.choice(["", "k", "l", "wide"]),
+            chance.randrange(1, 4),
+            actor=chance.choice(["x", "y"]),
+            group=chance.choice([None, "t1", "t2", "t3"]),
+            priority=chance.choice([0, 0, 0, 5]),
+        )
+    slots = chance.choice([4, 16, 40])
+    transaction = one.connection.transaction()
+    await transaction.start()
+    together = await one.claim("a", slots, actors=("x", "y"))
+    await transaction.rollback()
+    assert sorted(row["place"] for row in together) == list(range(1, len(together) + 1))
+    one_by_one = [row["id"] for _ in together for row in await one.claim("a", actors=("x", "y"))]
+    assert [row["id"] for row in sorted(together, key=itemgetter("place"))] == one_by_one
 
 
 async def test_a_group_over_two_limits_is_one_group(claimants: list[Claimant]) -> None:

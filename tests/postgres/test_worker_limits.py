@@ -375,6 +375,22 @@ async def test_what_one_claim_brought_runs_in_its_order(app: App) -> None:
     assert ran == [3, 6, 1, 4, 0, 2, 5]
 
 
+async def test_what_one_claim_brought_of_a_fair_queue_runs_in_fair_order(app: App) -> None:
+    ran: list[str] = []
+
+    @app.actor(channel="a", limits=ActorLimits(max_messages=1))
+    async def one_by_one(tenant: str) -> None:
+        ran.append(tenant)
+
+    for tenant, count in (("big", 6), ("mid", 2), ("small", 2)):
+        await one_by_one.using(group_key=tenant).enqueue_many([{"tenant": tenant} for _ in range(count)])
+    store = NotingStore(app)
+    async with at_work(app, store=store, fair=True, actor_limits_propagation="off"):
+        await all_succeeded(app, 10)
+    assert len(store.claims[0][1].jobs) == 10, "all came with one claim"
+    assert ran == ["big", "mid", "small"] * 2 + ["big"] * 4
+
+
 async def test_a_timeout_counts_from_the_start_of_the_code_not_while_it_waits(app: App, hall: Hall) -> None:
     @app.actor(channel="a", limits=ActorLimits(max_messages=1))
     async def slow() -> None:

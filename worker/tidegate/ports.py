@@ -39,7 +39,8 @@ class Registration:
 class ClaimedJob(NamedTuple):
     """A job that a claim started. ``payload`` is JSON text; None where it is too large to come along (`payload_of`).
 
-    ``bytes`` is the size of the payload in any case, as counted at enqueue.
+    ``bytes`` is the size of the payload in any case, as counted at enqueue. ``place`` is where it stands in the queue's
+    order among the jobs of its claim: nothing else here tells that of a fair queue.
     """
 
     id: int
@@ -47,13 +48,13 @@ class ClaimedJob(NamedTuple):
     attempt: int
     max_attempts: int
     priority: int
-    run_at: datetime
     limit_key: str
     group_key: str
     headers: Mapping[str, str] | None
     bytes: int
     timeout: timedelta | None
     payload: str | None
+    place: int
 
 
 @dataclass(frozen=True, slots=True)

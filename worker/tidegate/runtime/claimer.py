@@ -3,13 +3,13 @@
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from operator import attrgetter
 
 from tidegate.errors import ConfigurationError
 from tidegate.flow.flows import Flow
 from tidegate.flow.intakes import Ask
 from tidegate.flow.refusals import Refusal
-from tidegate.ports import ClaimedJob, ClaimRequest, OutcomeReply, WorkerGone, WorkerStorePort
+from tidegate.ports import ClaimRequest, OutcomeReply, WorkerGone, WorkerStorePort
 from tidegate.routing.actors import ActorData
 from tidegate.runtime.backoffs import Backoff, jittered
 from tidegate.runtime.bells import Bell
@@ -263,9 +263,9 @@ class Claimer:
         self._lines.sent(line, now())
         try:
             reply = await self._store.claim(request)
-            claimed = [
-                Held.of(job, number, self._actors[job.actor], line) for job in sorted(reply.jobs, key=_place_in_line)
-            ]
+            # Who comes first is the first to run, where not all can at once.
+            jobs = sorted(reply.jobs, key=attrgetter("place"))
+            claimed = [Held.of(job, number, self._actors[job.actor], line) for job in jobs]
             next_at = None if reply.next_at is None else self._clock.local(reply.next_at)
         except BaseException:
             # Its reply never came or cannot be read: by the next heartbeat the database takes back what it started.
@@ -374,8 +374,3 @@ class Claimer:
         ledger.registered_as = None
         self._gone = self._asleep = self._draining = False
         self._lines.hint_all()
-
-
-def _place_in_line(job: ClaimedJob) -> tuple[int, datetime, int]:
-    """Return what jobs of one claim are ordered by: who comes first is the first to run, where not all can at once."""
-    return -job.priority, job.run_at, job.id

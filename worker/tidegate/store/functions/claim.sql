@@ -2,7 +2,7 @@
 -- worker row and the queue row only.
 -- Cost: n lanes with their successors read; n jobs, lanes and keys updated; one row of claims; plus what is handed in, plus the mail since the last
 -- claim (bounded), plus one update for each lane found full, which is then out of the index. Whatever else waits costs nothing.
--- Returns the started jobs, then at most one row with id null: next_at = when to ask again, wake = keys for wake() after commit, stale = handed-in jobs
+-- Returns the started jobs, place = which of them comes first in the queue's order, then at most one row with id null: next_at = when to ask again, wake = keys for wake() after commit, stale = handed-in jobs
 -- that the token did not hold, locked = handed-in jobs that somebody had locked and that must be handed in again, cut = bytes of the job at which the claim ended because the budget has no room for it.
 -- A first job above the budget goes alone, unless it is larger than `largest`; one larger than `refused_above` goes in any case, for its caller to
 -- refuse, and so without its payload.
@@ -10,7 +10,7 @@ create or replace function tidegate.claim(worker uuid, claim bigint, queue text,
   fair boolean default null, done_jobs bigint[] default null, done_claims bigint[] default null, largest bigint default null, refused_above bigint default null)
 returns table(id bigint, actor text, attempt int, max_attempts int, limit_key text, group_key text, priority int, run_at timestamptz, created_at timestamptz,
   expires_at timestamptz, timeout interval, lost int, bytes int, headers jsonb, payload jsonb, inline boolean, next_at timestamptz, wake text[], stale bigint[],
-  locked bigint[], cut bigint)
+  locked bigint[], cut bigint, place int)
 language plpgsql security definer
 set search_path = tidegate, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off
 set enable_mergejoin = off set jit = off set tidegate.inside = on as $$
@@ -159,7 +159,7 @@ begin
             for update skip locked))
       returning j.id, j.actor, j.attempt::int, j.max_attempts::int, j.limit_key, j.group_key, j.priority::int, j.run_at, j.created_at, j.expires_at, j.timeout,
                 j.lost::int, j.bytes, j.headers, case when j.bytes <= least(most, p_refused) then j.payload end, j.bytes <= least(most, p_refused),
-                null::timestamptz, null::text[], null::bigint[], null::bigint[], null::bigint;
+                null::timestamptz, null::text[], null::bigint[], null::bigint[], null::bigint, cardinality(started) + array_position(ids, j.id);
     get diagnostics round_size = row_count;
     if fits and round_size = cardinality(steps) then
       update lanes l set ready = l.ready - 1, running = l.running + 1, rank = (l.running + 1) * l.step, neg = u.neg, run_at = u.run_at, id = u.id, bytes = u.bytes
