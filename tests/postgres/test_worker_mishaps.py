@@ -190,6 +190,7 @@ async def test_a_payload_that_cannot_be_read_fails_its_job_and_frees_the_slot(da
         raise OverflowError
 
     async with App(database_url, max_payload_bytes=16 * 1024 * 1024) as app:
+        await app.engine.execute("select tidegate.set_max_payload_bytes($1)", 16 * 1024 * 1024)
 
         @app.actor(channel="a")
         async def large(text: str) -> None: ...
