@@ -473,3 +473,55 @@ async def test_a_job_whose_large_payload_is_slow_to_come_can_be_cancelled_and_gi
             await asyncio.wait_for(asked.wait(), 30)
         row = await state_of(app, job)
         assert (row["state"], row["attempt"]) == ("ready", 0)
+
+
+class SlowPayloads(WorkerStore):
+    """Hands out large payloads once it is told to."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url, heartbeat_timeout=timedelta(seconds=10))
+        self.asked, self.go = asyncio.Event(), asyncio.Event()
+
+    async def payload_of(self, job: int, worker: Any, claim: int) -> str | None:
+        self.asked.set()
+        await self.go.wait()
+        return await super().payload_of(job, worker, claim)
+
+
+@pytest.fixture
+async def large_app(database_url: str) -> AsyncIterator[App]:
+    async with App(database_url, max_payload_bytes=16 * 1024 * 1024) as app:
+        await app.engine.execute("select tidegate.set_max_payload_bytes($1)", 16 * 1024 * 1024)
+        yield app
+
+
+async def test_a_timeout_counts_from_when_the_large_payload_is_there(large_app: App) -> None:
+    @large_app.actor(channel="a")
+    async def large(text: str) -> None: ...
+
+    store = SlowPayloads(large_app.database_url)
+    async with at_work(large_app, store=store):
+        job = (await large.using(timeout=timedelta(seconds=0.3)).enqueue(text="x" * 3_000_000)).id
+        await asyncio.wait_for(store.asked.wait(), 30)
+        await asyncio.sleep(0.5)  # longer than its timeout
+        store.go.set()
+        row = await in_state(large_app, job, "succeeded", "scheduled", "dead")
+    assert (row["state"], row["attempt"]) == ("succeeded", 1)
+
+
+async def test_a_message_whose_large_payload_is_on_its_way_goes_back_at_once_when_the_worker_stops(
+    large_app: App,
+) -> None:
+    ran: list[int] = []
+
+    @large_app.actor(channel="a")
+    async def large(text: str) -> None:
+        ran.append(len(text))
+
+    store = SlowPayloads(large_app.database_url)
+    async with at_work(large_app, store=store, grace=600.0) as worker:
+        job = (await large.enqueue(text="x" * 3_000_000)).id
+        await asyncio.wait_for(store.asked.wait(), 30)
+        assert await worker.drained() == 0
+    row = await state_of(large_app, job)
+    assert (row["state"], row["attempt"], ran) == ("ready", 0, [])

@@ -68,10 +68,10 @@ class Executor:
         if not lease.is_ready:
             self._start_task(loop, held, self._run_when_ready(held, lease))
             return
-        self._begin(loop, held)
         if held.payload is None:
             self._start_task(loop, held, self._run_fetched(held))
             return
+        self._begin(loop, held)
         arguments = self._arguments(held)
         if arguments is None:
             self._end(held)
@@ -93,10 +93,19 @@ class Executor:
         if held.task is not None:
             held.task.cancel()
 
-    def give_back_waiting(self, keep: ReceivedMessageT | None = None) -> None:
-        """Give back every message that waits for its lease, but for one."""
+    def give_back_unstarted(self) -> None:
+        """Give back every message whose code was not started."""
         for held in list(self._ledger.active):
-            if not held.started and held.message is not keep:
+            if not held.started:
+                self.stop(held, Stop.GIVE_BACK)
+
+    def give_back_waiting(self, keep: ReceivedMessageT | None) -> None:
+        """Give back every message that waits for its lease, but for one.
+
+        Those that have theirs and fetch their payloads stay, or a process could give back for ever what it has room for.
+        """
+        for held in list(self._ledger.active):
+            if held.lease is not None and not held.lease.is_ready and held.message is not keep:
                 self.stop(held, Stop.GIVE_BACK)
 
     def abandon(self, held: Held) -> None:
@@ -109,7 +118,7 @@ class Executor:
         self._threads.close()
 
     def _begin(self, loop: asyncio.AbstractEventLoop, held: Held) -> None:
-        """Count the timeout from here."""
+        """Count the timeout from here, where nothing is left to wait for."""
         held.started = True
         if held.timeout is not None:
             held.timer = loop.call_later(held.timeout, self._time_out, held)
@@ -123,14 +132,14 @@ class Executor:
             self._judge(held, error)
             self._end(held)
             return
-        loop = asyncio.get_running_loop()
-        self._begin(loop, held)
         if held.payload is None:
             await self._run_fetched(held)
             return
-        await self._run_bound(loop, held)
+        await self._run_bound(held)
 
-    async def _run_bound(self, loop: asyncio.AbstractEventLoop, held: Held) -> None:
+    async def _run_bound(self, held: Held) -> None:
+        loop = asyncio.get_running_loop()
+        self._begin(loop, held)
         arguments = self._arguments(held)
         if arguments is None:
             self._end(held)
@@ -169,12 +178,16 @@ class Executor:
             self._judge(held, error)
             self._end(held)
             return
+        except Exception as error:  # noqa: BLE001 - a payload that nobody can read would come round for ever, unspent
+            held.fate, held.error, held.traceback = Fate.FAILED, describe(error), trace(error)
+            self._end(held)
+            return
         if payload is None:
             self._end(held)
             return
         held.payload = payload
         del payload
-        await self._run_bound(asyncio.get_running_loop(), held)
+        await self._run_bound(held)
 
     async def _run(self, held: Held, arguments: dict[str, Any]) -> None:
         try:

@@ -59,7 +59,7 @@ class Held:
         payload: JSON text until its code has it; None too where it did not come along.
         hold: its share of what worker and channel may hold.
         lease: what it reserves to run.
-        started: its code was started; before, it waits for its lease.
+        started: its code was started; before, it waits for its lease or its payload.
         in_thread: its code runs in a thread, which cannot be stopped.
         delay: how long a rejected one stays away.
         fate: how it ended.

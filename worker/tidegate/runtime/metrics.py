@@ -39,7 +39,7 @@ def _jobs(sample: Sample) -> Iterator[Metric]:
     yield jobs
     yield _gauge("held_messages", "messages whose outcome is not acknowledged", sample.held)
     yield _gauge("running_messages", "messages whose code runs", sample.running)
-    yield _gauge("waiting_messages", "messages that wait for capacity to run", sample.waiting)
+    yield _gauge("waiting_messages", "messages that wait to run, for capacity or a large payload", sample.waiting)
     waits = GaugeMetricFamily(f"{_PREFIX}waits", "messages that wait, by what for", labels=["queue", "cause"])
     for wait in sample.waits:
         waits.add_metric([wait.channel, wait.cause], wait.messages)

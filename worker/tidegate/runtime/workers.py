@@ -227,7 +227,7 @@ class WorkerRuntime:
         self._stopping = True
         log.info("stopping", extra={"running": sum(held.started for held in self._ledger.active)})
         self._claimer.stop()
-        self._executor.give_back_waiting()
+        self._executor.give_back_unstarted()
         self._later(self._settings.grace.total_seconds(), self._cut_short)
         if self._ledger.registered_as is None and self._claiming is not None:
             # Nothing is held yet, so nothing is worth waiting for a database that may never answer.
@@ -258,7 +258,7 @@ class WorkerRuntime:
             self.stop()
         elif self._claimer.drain():
             log.info("asked to drain, not ready from when nothing is held")
-            self._executor.give_back_waiting()
+            self._executor.give_back_unstarted()
 
     def rescued(self, worker: UUID) -> None:
         """Stop everything and go on under a new identity: see ``HeartbeatEvents``."""
