@@ -102,7 +102,7 @@ class Executor:
     def give_back_waiting(self, keep: ReceivedMessageT | None) -> None:
         """Give back every message that waits for its lease, but for one.
 
-        Those that have theirs and fetch their payloads stay, or a process could give back for ever what it has room for.
+        Those that have theirs and fetch their payloads stay: a process could give back for ever what it has room for.
         """
         for held in list(self._ledger.active):
             if held.lease is not None and not held.lease.is_ready and held.message is not keep:
