@@ -24,7 +24,7 @@ DUE_ROWS = 250
 
 # The rows change, not the clock. What the queue knows of its first job for later is put back to what it knew at first.
 _FALL_DUE = "update tidegate.jobs set run_at = clock_timestamp() where state = 'scheduled'"
-_FORGET = "update tidegate.queues set due_at = '-infinity'"
+_FORGET = "update tidegate.queues set due_at = '-infinity', due_from = '-infinity'"
 
 
 async def measure_later(server_url: str, form: Form) -> list[Row]:

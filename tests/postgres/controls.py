@@ -120,7 +120,7 @@ FOLD_BEFORE_LOCK = Control(
 
 BELOW_LOW_WATER = Control(
     "leaves a scheduled job below its low water",
-    {"fold_mail": (("coalesce((later_at, later_id) < (q.due_at, q.due_id), false)", "false"),)},
+    {"fold_mail": (("coalesce((later_at, later_id) < (q.due_from, q.due_id), false)", "false"),)},
     frozenset({Invariant.LOST}),
 )
 

@@ -247,6 +247,35 @@ async def test_scheduled_jobs_start_at_their_instant_and_the_hint_names_it(claim
     assert await other.drift() == []
 
 
+async def test_a_mass_that_is_due_is_promoted_by_few_claims_while_others_fill_the_slots(
+    claimants: list[Claimant],
+) -> None:
+    """One claim of two in 50 ms, by the database's clock; whoever finds nothing else takes what is due at once."""
+    one, _, other = claimants
+    await other.put("a", "due", 70, run_at=await other.now() + timedelta(milliseconds=50), priority=9)
+    await other.put("a", "ready", 8)
+    await instant_passed(other.connection, await other.now() + timedelta(milliseconds=50))
+    look = "select due_at from tidegate.queues where name = 'a'"
+    began = await other.now()
+    assert counts(await one.claim("a", 2)) == {"due": 2}
+    rest = await other.connection.fetchval(look)
+    assert rest >= began + timedelta(milliseconds=50)
+    assert await other.count("scheduled") == 68
+    await other.connection.execute("update tidegate.queues set due_at = due_at + interval '1 hour'")
+    assert counts(await one.claim("a", 6)) == {"ready": 6}
+    assert await one.claim("a", 4, actors=("y",)) == []
+    assert one.hint is not None
+    assert one.hint["next_at"] == rest + timedelta(hours=1)
+    await other.connection.execute(
+        "insert into tidegate.jobs(queue, actor, limit_key, state, run_at) values ('a', 'x', 'older', 'scheduled', $1)",
+        began - timedelta(hours=1),
+    )
+    assert counts(await one.claim("a", 3)) == {"due": 2, "older": 1}
+    assert counts(await one.claim("a", 4)) == {"due": 4}
+    assert counts(await one.claim("a", 70)) == {"due": 62, "ready": 2}
+    assert await other.drift() == []
+
+
 async def test_a_job_locked_by_somebody_is_stepped_over_and_found_later(claimants: list[Claimant]) -> None:
     one, _, other = claimants
     await other.put("a", "k", 3)

@@ -77,6 +77,7 @@ CREATE TABLE tidegate.queues (
     swept_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     gate_low timestamp with time zone DEFAULT '-infinity'::timestamp with time zone NOT NULL,
     due_at timestamp with time zone DEFAULT '-infinity'::timestamp with time zone NOT NULL,
+    due_from timestamp with time zone DEFAULT '-infinity'::timestamp with time zone NOT NULL,
     due_id bigint DEFAULT 0 NOT NULL,
     CONSTRAINT queues_declared_order_check CHECK ((declared_order = ANY (ARRAY['priority'::text, 'fair'::text]))),
     CONSTRAINT queues_default_max_attempts_check CHECK (((default_max_attempts >= 1) AND (default_max_attempts <= 1000))),
@@ -95,7 +96,9 @@ COMMENT ON COLUMN tidegate.queues.swept IS 'lanes that were changed last by an o
 
 COMMENT ON COLUMN tidegate.queues.gate_low IS 'low water: no closed gate of the queue is due before';
 
-COMMENT ON COLUMN tidegate.queues.due_at IS 'low water, with due_id: no scheduled job of the queue stands before (run_at, id)';
+COMMENT ON COLUMN tidegate.queues.due_at IS 'when a claim looks for scheduled jobs that are due: due_from, or a little later where a mass is due and enough is ready';
+
+COMMENT ON COLUMN tidegate.queues.due_from IS 'low water, with due_id: no scheduled job of the queue stands before (run_at, id)';
 
 CREATE TABLE tidegate.claims (
     worker uuid NOT NULL,
@@ -346,7 +349,7 @@ CREATE VIEW tidegate.queue_demand AS
             min(r.low) AS low
            FROM ( SELECT queues.name AS queue,
                     queues.scheduled AS n,
-                    queues.due_at AS low
+                    queues.due_from AS low
                    FROM tidegate.queues
                 UNION ALL
                  SELECT lane_mail.queue,

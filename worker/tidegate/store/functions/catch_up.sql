@@ -1,4 +1,5 @@
--- Locks: none; the caller holds the queue. Cost: at most max(64, 4 x slots) mail rows, `slots` promotions, 4 x slots gates.
+-- Locks: none; the caller holds the queue. Cost: at most max(64, 4 x slots) mail rows, `slots` promotions, 4 x slots gates. While more than max(64, 4 x slots) jobs
+-- are due at once and others fill the slots, one claim in 50 ms promotes, the oldest first, and the rest is left to maintenance.
 -- Returns whether more is left than one claim may do. Brings the lanes up to `at`: mail, scheduled jobs that are due, gates whose instant has come.
 -- Both low waters rise to what comes next, to infinity where nothing does, so that claims until then need not look. Whatever comes
 -- before them lowers them: mail of scheduled jobs when it is folded, gates when they are closed, both under the queue's lock.
@@ -14,19 +15,25 @@ declare
   n int;
   most int := greatest(64, 4 * slots);
   behind boolean := false;
+  spared boolean;
 begin
   if mail then
     behind := fold_mail(p_queue, most) >= most;
   end if;
   select due_at, due_id, gate_low into low from queues where name = p_queue;
   if low.due_at <= at then
-    n := promote_jobs(p_queue, slots);
-    if n > 0 then
-      behind := fold_mail(p_queue, most) >= most or n >= slots or behind;
+    if promote_jobs(p_queue, slots) >= slots then
+      -- the next ones come with the next claim; those of a mass, where enough is ready, a little later
+      select q.due_from <= at and (select sum(l.ready) from low_waters w cross join lateral (
+                 select ready from lanes l where l.queue = p_queue and l.actor = w.actor and l.open and l.id is not null
+                    and (l.neg, l.rank, l.run_at, l.id) >= (w.neg, w.rank, w.run_at, w.id) order by l.neg, l.rank, l.run_at, l.id limit slots) l
+               where w.queue = p_queue) >= 2 * slots
+             and exists (select from jobs j where j.queue = p_queue and j.state = 'scheduled' and (j.run_at, j.id) >= (q.due_from, q.due_id) and j.run_at <= at
+                          order by j.run_at, j.id offset most limit 1)
+        into spared from queues q where q.name = p_queue;
+      update queues set due_at = at + interval '50 milliseconds' where name = p_queue and spared;
+      behind := behind or spared is not true;
     end if;
-    update queues q set (due_at, due_id) = (select coalesce(j.run_at, 'infinity'), coalesce(j.id, 0) from (select) one left join (
-        select run_at, id from jobs where queue = p_queue and state = 'scheduled' and (run_at, id) >= (q.due_at, q.due_id) order by run_at, id limit 1) j on true)
-     where q.name = p_queue;
   end if;
   if low.gate_low <= at then
     select count(*), array_agg(limit_key) filter (where lane is null), array_agg(lane) filter (where lane is not null), array_agg(tid) filter (where lane is not null)

@@ -10,7 +10,7 @@ declare
   low xid8;
   n int;
   hashes bigint[]; f_groups text[]; f_keys text[]; f_actors text[]; f_ready int[]; f_running int[]; heads place[];
-  reopened text[]; weighed text[]; touched bigint[]; ahead bigint[]; regrouped text[];
+  reopened text[]; weighed text[];
   later bigint; later_at timestamptz; later_id bigint;
 begin
   select low_water(folded) into low from queues where name = p_queue;
@@ -30,45 +30,20 @@ begin
     into n, hashes, f_groups, f_keys, f_actors, f_ready, f_running, heads, reopened, weighed, later, later_at, later_id from s;
   n := coalesce(n, 0);
   if hashes is not null then
-    with u as (
-      update lanes l set ready = l.ready + v.ready, running = l.running + v.running,
-             rank = case when l.many then l.rank else (l.running + v.running) * l.step end,
-             neg = case when v.first then v.neg else l.neg end, run_at = case when v.first then v.run_at else l.run_at end,
-             id = case when v.first then v.id else l.id end, bytes = case when v.first then v.bytes else l.bytes end,
-             -- it may belong before the lanes of its key that were opened now; a claim that finds the key full closes it again
-             open = l.open or v.first or l.step > 0 and v.running < 0 and l.id is not null and not is_shut(p_queue, l.limit_key, l.lane)
-        from (select o.ctid tid, x.ready, x.running, x.neg, x.run_at, x.id, x.bytes,
-                     x.id is not null and (o.id is null or (x.neg, x.run_at, x.id) < (o.neg, o.run_at, o.id)) first
-                from unnest(hashes, f_groups, f_keys, f_actors, f_ready, f_running, heads) x(lane, g, k, a, ready, running, neg, run_at, id, bytes)
-                join lanes o on o.lane = x.lane and o.queue = p_queue and o.group_key = x.g and o.limit_key = x.k and o.actor = x.a) v
-       where l.ctid = v.tid returning l.lane, l.many, l.group_key, v.first or v.running < 0 up)
-    select array_agg(lane), array_agg(lane) filter (where up), array_agg(distinct group_key) filter (where many and up)
-      into touched, ahead, regrouped from u;
-    if cardinality(touched) is distinct from cardinality(hashes) then
-      select ahead || m.made, regrouped || m.together into ahead, regrouped
-        from make_lanes(p_queue, hashes, f_groups, f_keys, f_actors, f_ready, f_running, heads) m(made, together);
-    end if;
+    perform tell_lanes(p_queue, hashes, f_groups, f_keys, f_actors, f_ready, f_running, heads);
   end if;
   if reopened is not null then
     perform open_lanes(p_queue, reopened, 64);
   end if;
   if weighed is not null then
     perform weigh_lanes(p_queue, weighed);
-  end if;
-  if regrouped is not null then
-    perform regroup(p_queue, regrouped);
-  end if;
-  if regrouped is not null or weighed is not null then
-    ahead := ahead || array(select unnest(lanes) from groups where queue = p_queue and group_key = any(regrouped || weighed));
-  end if;
-  if ahead is not null then
-    perform lower_low_waters(p_queue, ahead);
+    perform lower_low_waters(p_queue, array(select unnest(lanes) from groups where queue = p_queue and group_key = any(weighed)));
   end if;
   if n < most and low < oldest or later <> 0 or later_at is not null then
     update queues q
        set folded = case when n < most then oldest else low end, scheduled = q.scheduled + coalesce(later, 0),
-           (due_at, due_id) = (select case when b then later_at else q.due_at end, case when b then later_id else q.due_id end
-                                 from (select coalesce((later_at, later_id) < (q.due_at, q.due_id), false) b) z)
+           (due_at, due_from, due_id) = (select case when b then later_at else q.due_at end, case when b then later_at else q.due_from end, case when b then later_id else q.due_id end
+                                           from (select coalesce((later_at, later_id) < (q.due_from, q.due_id), false) b) z)
      where name = p_queue;
   end if;
   return n;

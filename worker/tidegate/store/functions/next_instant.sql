@@ -6,7 +6,7 @@ declare
   p_queue text := next_instant.queue;
   q record;
 begin
-  select gate_low, due_at, due_id into q from queues where name = p_queue;
+  select gate_low, due_at, due_from, due_id into q from queues where name = p_queue;
   return least((select recheck_at from gates where queue = p_queue and recheck_at >= q.gate_low order by recheck_at limit 1),
-               (select run_at from jobs where queue = p_queue and state = 'scheduled' and (run_at, id) >= (q.due_at, q.due_id) order by run_at, id limit 1));
+               (select greatest(run_at, q.due_at) from jobs where queue = p_queue and state = 'scheduled' and (run_at, id) >= (q.due_from, q.due_id) order by run_at, id limit 1));
 end $$;

@@ -15,11 +15,8 @@ begin
   if late <> '{}' then
     perform expire_jobs(p_queue, late, at);
   end if;
-  -- what the mail says of scheduled jobs comes first, what becomes ready is folded after
+  -- what the mail says of scheduled jobs comes first
   folded := fold_mail(p_queue, most);
   promoted := promote_jobs(p_queue, most);
-  if promoted > 0 then
-    folded := greatest(folded, fold_mail(p_queue, most));
-  end if;
   return cardinality(late) >= most or promoted >= most or folded >= most;
 end $$;

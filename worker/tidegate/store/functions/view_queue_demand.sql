@@ -14,7 +14,7 @@ create or replace view tidegate.queue_demand as
 with moment as materialized (select clock_timestamp() at, interval '30 seconds' horizon),
 later as (
   select queue, min(low) low
-    from (select name queue, scheduled n, due_at low from tidegate.queues
+    from (select name queue, scheduled n, due_from low from tidegate.queues
           union all select queue, ready, coalesce(run_at, 'infinity') from tidegate.lane_mail where actor is null) r
    group by queue having sum(n) > 0),
 due as (

@@ -78,12 +78,14 @@ create table tidegate.queues(
   swept_at timestamptz not null default clock_timestamp(),
   gate_low timestamptz not null default '-infinity',
   due_at timestamptz not null default '-infinity',
+  due_from timestamptz not null default '-infinity',
   due_id bigint not null default 0) with (fillfactor = 50);
 comment on column tidegate.queues.kept_order is 'the orders for which lanes are ranked; widened by the first claim in another order';
 comment on column tidegate.queues.folded is 'low water: no lane_mail of the queue that is still to be folded has a lower xid';
 comment on column tidegate.queues.swept is 'lanes that were changed last by an older transaction are idle since the last sweep of idle lanes';
 comment on column tidegate.queues.gate_low is 'low water: no closed gate of the queue is due before';
-comment on column tidegate.queues.due_at is 'low water, with due_id: no scheduled job of the queue stands before (run_at, id)';
+comment on column tidegate.queues.due_at is 'when a claim looks for scheduled jobs that are due: due_from, or a little later where a mass is due and enough is ready';
+comment on column tidegate.queues.due_from is 'low water, with due_id: no scheduled job of the queue stands before (run_at, id)';
 
 -- The lane of four texts: eight bytes, so that an index descent compares integers. Neither it nor the negative priority is a column of jobs: what is
 -- generated is prepared anew by every statement that updates the table, even where nothing changes that it depends on.
