@@ -243,3 +243,24 @@ async def test_logs_and_errors_hold_no_password_and_no_payload(app: App, workers
     assert "s3cret-payload" not in log
     for line in log.splitlines():
         assert {"time", "level", "logger", "message"} <= json.loads(line).keys()
+
+
+async def test_a_job_that_kills_its_process_is_dead_and_what_ran_beside_it_is_not(app: App, workers: Workers) -> None:
+    deadly, beside = workers.place("deadly"), workers.place("beside")
+    payload = json.dumps({"place": str(deadly.path), "beside": str(beside.path)})
+    killer = await app.engine.fetchval("select id from tidegate.enqueue('held', 'deadly', $1)", payload)
+    neighbour = await enqueue(app, beside)
+    # two workers fewer to kill
+    await app.engine.execute("update tidegate.jobs set lost = 2")
+    workers.start("--lease", "1s", "--queue", "another")  # it takes back what the others held
+    assert await workers.start("--lease", "1s").ended() == 9
+    beside.open()
+    deadly.tell("alone")
+    for _ in range(2):
+        await in_state(app, killer, "ready")
+        assert await workers.start("--lease", "1s").ended() == 9
+    assert (await in_state(app, killer, "dead"))["error"] == "the worker vanished while it ran this job, the fifth time"
+    workers.start("--lease", "1s")
+    row = await in_state(app, neighbour, "succeeded", "dead")
+    assert (row["state"], row["attempt"], row["lost"]) == ("succeeded", 1, 3)
+    await no_drift(app)

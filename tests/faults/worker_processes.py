@@ -37,7 +37,11 @@ class Place:
 
     def open(self) -> None:
         """Let the job go on, and all that come later."""
-        Path(f"{self.path}.leave").touch()
+        self.tell("leave")
+
+    def tell(self, what: str) -> None:
+        """Leave a file of that ending for the jobs there."""
+        Path(f"{self.path}.{what}").touch()
 
 
 class WorkerProcess:

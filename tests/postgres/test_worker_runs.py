@@ -525,3 +525,70 @@ async def test_a_message_whose_large_payload_is_on_its_way_goes_back_at_once_whe
         assert await worker.drained() == 0
     row = await state_of(large_app, job)
     assert (row["state"], row["attempt"], ran) == ("ready", 0, [])
+
+
+async def test_a_job_that_lost_three_workers_runs_alone_and_the_others_run_before_and_after(app: App) -> None:
+    order: list[str] = []
+    inside: set[str] = set()
+    gates = {name: Gate() for name in ("before", "suspect", "another", "after")}
+
+    @app.actor(channel="a")
+    async def named(name: str) -> None:
+        order.append(name)
+        inside.add(name)
+        if name in ("suspect", "another"):
+            assert inside == {name}
+        await gates[name].pass_through()
+        inside.remove(name)
+
+    jobs = {name: (await named.using(max_attempts=1).enqueue(name=name)).id for name in gates}
+    await app.engine.execute("update tidegate.jobs set lost = 3 where id = any($1)", [jobs["suspect"], jobs["another"]])
+    async with at_work(app, poll=0.2):
+        await gates["before"].reached()
+        # a second suspect and what comes behind the first go back: they must not be lost with it
+        assert (await in_state(app, jobs["another"], "ready"))["attempt"] == 0
+        assert (await in_state(app, jobs["after"], "ready"))["attempt"] == 0
+        assert order == ["before"]
+        gates["before"].leave.set()
+        await gates["suspect"].reached()
+        gates["suspect"].leave.set()
+        await gates["another"].reached()
+        gates["another"].leave.set()
+        gates["after"].leave.set()
+        await all_succeeded(app, 4)
+    assert order == ["before", "suspect", "another", "after"]
+    await no_drift(app)
+
+
+@pytest.mark.parametrize("how", ["stop", "cancel"])
+async def test_a_suspect_that_waits_to_be_alone_can_be_given_back_and_cancelled(app: App, how: str) -> None:
+    gate = Gate()
+    ran: list[bool] = []
+
+    @app.actor(channel="a")
+    async def held() -> None:
+        await gate.pass_through()
+
+    @app.actor(channel="a")
+    async def suspect() -> None:
+        ran.append(True)
+
+    async with at_work(app, grace=600.0) as worker:
+        await held.enqueue()
+        await gate.reached()
+        async with app.engine.begin() as connection:
+            job = (await suspect.using(session=connection).enqueue()).id
+            await connection.execute("update tidegate.jobs set lost = 4 where id = $1", job)
+        await in_state(app, job, "running")
+        if how == "stop":
+            worker.runtime.stop()
+            assert (await in_state(app, job, "ready"))["attempt"] == 0
+        else:
+            await app.engine.fetchval("select tidegate.cancel($1)", job)
+            await in_state(app, job, "cancelled")
+            behind = (await held.enqueue()).id
+            await in_state(app, behind, "running")
+            worker.runtime.stop()
+        gate.leave.set()
+        assert await worker.stopped() == 0
+    assert ran == []

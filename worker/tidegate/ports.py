@@ -40,7 +40,8 @@ class ClaimedJob(NamedTuple):
     """A job that a claim started. ``payload`` is JSON text; None where it is too large to come along (`payload_of`).
 
     ``bytes`` is the size of the payload in any case, as counted at enqueue. ``place`` is where it stands in the queue's
-    order among the jobs of its claim: nothing else here tells that of a fair queue.
+    order among the jobs of its claim: nothing else here tells that of a fair queue. ``lost`` workers vanished while
+    they ran it.
     """
 
     id: int
@@ -55,6 +56,7 @@ class ClaimedJob(NamedTuple):
     timeout: timedelta | None
     payload: str | None
     place: int
+    lost: int
 
 
 @dataclass(frozen=True, slots=True)

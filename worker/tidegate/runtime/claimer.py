@@ -20,6 +20,7 @@ from tidegate.runtime.ledgers import Fate, Held, Ledger
 from tidegate.runtime.lines import Line, Lines
 from tidegate.runtime.outcomes import Outcomes
 from tidegate.runtime.registrar import Registrar
+from tidegate.runtime.suspects import Suspects
 
 log = logging.getLogger("tidegate.worker")
 
@@ -82,6 +83,7 @@ class Claimer:
         self._contact = contact
         self._start = start
         self._on_gone = on_gone
+        self._suspects = Suspects(ledger)
         self._bell = Bell()
         self._pause = Bell()
         self._stopping = False
@@ -169,6 +171,7 @@ class Claimer:
     def ended(self, held: Held) -> None:
         """Take a message whose code ended."""
         self._outcomes.add(held)
+        self._suspects.ended(held)
         if held.limited:
             # Its limit may have kept other jobs of this queue waiting: claim where a mere ack would do otherwise.
             held.line.due = 0.0
@@ -178,7 +181,7 @@ class Claimer:
         return self._stopping and not self._ledger.active and not self._outcomes
 
     def _may_claim(self) -> bool:
-        if self._stopping or self._draining or self._gone:
+        if self._stopping or self._draining or self._gone or not self._suspects.is_empty:
             return False
         if not self._lease.is_good():
             self._held_up = True
@@ -228,6 +231,7 @@ class Claimer:
         elif self._outcomes.has_done:
             await self._outcomes.acknowledge()
         else:
+            self._suspects.look()
             room = self._has_room()
             if not await self._settle(room):
                 await self._bell.wait(self._patience(room))
@@ -298,6 +302,7 @@ class Claimer:
             else:
                 held.hold = hold
                 if self._may_claim():
+                    self._suspects.admit(held)
                     self._start(held)
                 else:
                     self._give_back([held])

@@ -64,6 +64,9 @@ class Executor:
             raise AssertionError("a message is started without its share of the intake")
         loop = asyncio.get_running_loop()
         self._ledger.active.add(held)
+        if held.alone is not None:
+            self._start_task(loop, held, self._run_when_alone(held, held.hold, held.alone))
+            return
         lease = held.lease = self._reserve(held.message, held.hold)
         if not lease.is_ready:
             self._start_task(loop, held, self._run_when_ready(held, lease))
@@ -122,6 +125,16 @@ class Executor:
         held.started = True
         if held.timeout is not None:
             held.timer = loop.call_later(held.timeout, self._time_out, held)
+
+    async def _run_when_alone(self, held: Held, hold: Hold, alone: asyncio.Future[None]) -> None:
+        try:
+            await alone
+        except asyncio.CancelledError as error:
+            self._judge(held, error)
+            self._end(held)
+            return
+        lease = held.lease = self._reserve(held.message, hold)
+        await self._run_when_ready(held, lease)
 
     async def _run_when_ready(self, held: Held, lease: Lease) -> None:
         try:

@@ -59,7 +59,7 @@ class Held:
         payload: JSON text until its code has it; None too where it did not come along.
         hold: its share of what worker and channel may hold.
         lease: what it reserves to run.
-        started: its code was started; before, it waits for its lease or its payload.
+        started: its code was started; before, it waits for its lease, its payload, or to be alone.
         in_thread: its code runs in a thread, which cannot be stopped.
         delay: how long a rejected one stays away.
         fate: how it ended.
@@ -69,6 +69,8 @@ class Held:
         asked: every reason for which it was asked to end.
         task: what can be cancelled.
         timer: its timeout.
+        lost: workers that vanished while they ran the job.
+        alone: done once nothing else is held, for a message that must not run beside others; None for all others.
         resent: its outcome was sent before, and may have been stored.
     """
 
@@ -91,6 +93,8 @@ class Held:
     asked: set[Stop] = field(default_factory=set)
     task: asyncio.Task[None] | None = None
     timer: asyncio.TimerHandle | None = None
+    lost: int = 0
+    alone: asyncio.Future[None] | None = None
     resent: bool = False
 
     @classmethod
@@ -109,7 +113,7 @@ class Held:
             payload_bytes=claimed.bytes,
         )
         timeout = None if claimed.timeout is None else claimed.timeout.total_seconds()
-        return cls(claimed.id, claim, actor, line, message, timeout, claimed.payload)
+        return cls(claimed.id, claim, actor, line, message, timeout, claimed.payload, lost=claimed.lost)
 
     @property
     def limited(self) -> bool:

@@ -2,7 +2,8 @@
 -- worker row and the queue row only.
 -- Cost: n lanes with their successors read; n jobs, lanes and keys updated; one row of claims; plus what is handed in, plus the mail since the last
 -- claim (bounded), plus one update for each lane found full, which is then out of the index. Whatever else waits costs nothing.
--- Returns the started jobs, place = which of them comes first in the queue's order, then at most one row with id null: next_at = when to ask again, wake = keys for wake() after commit, stale = handed-in jobs
+-- Returns the started jobs, place = which of them comes first in the queue's order, lost = workers that vanished while they ran it (the fifth
+-- makes it dead, so what lost three should run alone), then at most one row with id null: next_at = when to ask again, wake = keys for wake() after commit, stale = handed-in jobs
 -- that the token did not hold, locked = handed-in jobs that somebody had locked and that must be handed in again, cut = bytes of the job at which the claim ended because the budget has no room for it.
 -- A first job above the budget goes alone, unless it is larger than `largest`; one larger than `refused_above` goes in any case, for its caller to
 -- refuse, and so without its payload.
