@@ -50,7 +50,10 @@ class Tidegate:
 
     def look(self, world: World) -> None:
         """Observe, plan, mark and write, as the operator does."""
-        pods = tuple(Pod(pod.name, pod.ready, world.now - pod.made_at) for pod in world.pods)
+        pods = tuple(
+            Pod(pod.name, pod.ready, world.now - pod.made_at, 0.0 if pod.ready else world.now - pod.made_at)
+            for pod in world.pods
+        )
         workers = tuple(
             Worker(pod.id, pod.name, SLOTS, len(pod.jobs), pod.draining)
             for pod in world.pods

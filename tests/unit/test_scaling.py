@@ -181,10 +181,21 @@ def test_replicas_without_a_pod_and_pods_that_never_started_go_first() -> None:
     assert seen.deployment is not None
     without_pods = replace(seen, deployment=replace(seen.deployment, replicas=5))
     assert plan(without_pods, settled(5), 500.0).replicas == 2
-    stuck = Pod("w3", ready=False, age=STUCK_AFTER, template="v1")
+    stuck = Pod("w3", ready=False, age=STUCK_AFTER, unready=STUCK_AFTER, template="v1")
     crashing = replace(seen, deployment=replace(seen.deployment, replicas=3, pods=(*seen.deployment.pods, stuck)))
     made = plan(crashing, settled(3), 500.0)
     assert (made.replicas, made.drain) == (2, ())
+
+
+def test_an_old_pod_that_is_unready_for_a_moment_is_not_stuck() -> None:
+    """Its worker is between two starts: the step down would end a pod that is about to work."""
+    seen = scene(2, Demand(running=12), jobs={1: 8, 2: 4})
+    assert seen.deployment is not None
+    restarting = Pod("w3", ready=False, age=10 * STUCK_AFTER, unready=STUCK_AFTER - 1, template="v1")
+    three = replace(seen.deployment, replicas=3, pods=(*seen.deployment.pods, restarting))
+    made = plan(replace(seen, deployment=three), settled(3), 500.0)
+    assert made.replicas is None
+    assert made.drain
 
 
 def test_ready_pods_without_a_worker_are_said_to_be_unknown() -> None:

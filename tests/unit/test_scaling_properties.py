@@ -32,7 +32,8 @@ def observations(draw: st.DrawFn) -> Observation:
     for number in range(draw(st.integers(0, 6))):
         name = f"w{number}"
         ready, age = draw(st.booleans()), draw(st.sampled_from([1.0, 700.0]))
-        pods.append(Pod(name, ready, age, "v1", draw(st.integers(0, 5)) == 0))
+        unready = 0.0 if ready else draw(st.sampled_from([0.5, age]))
+        pods.append(Pod(name, ready, age, unready, "v1", draw(st.integers(0, 5)) == 0))
         if draw(st.integers(0, 4)):
             jobs = draw(st.sampled_from([0, 0, 3, 10]))
             workers.append(Worker(UUID(int=number), name, 10, jobs, draw(st.booleans())))

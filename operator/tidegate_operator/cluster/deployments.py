@@ -74,7 +74,7 @@ class DeploymentsApi:
         )
         now = datetime.now(UTC)
         # a pod that has ended is no replica any more, and its Deployment has another one in its place
-        return [_pod(each, now) for each in found.items if each.status.phase not in {"Succeeded", "Failed"}]
+        return [read_pod(each, now) for each in found.items if each.status.phase not in {"Succeeded", "Failed"}]
 
     async def autoscalers(self, namespace: str) -> dict[str, Sequence[str]]:
         """Return the names of the HorizontalPodAutoscalers of a namespace, by the Deployment that each targets.
@@ -100,12 +100,16 @@ class DeploymentsApi:
         return dict(targets)
 
 
-def _pod(found: Any, now: datetime) -> Pod:
-    conditions = found.status.conditions or []
+def read_pod(found: Any, now: datetime) -> Pod:
+    """Return a pod of the client as scaling takes it; a pod without a condition Ready was never ready."""
+    ready = next((each for each in found.status.conditions or [] if each.type == "Ready"), None)
+    is_ready = ready is not None and ready.status == "True"
+    since = (ready.last_transition_time if ready is not None else None) or found.metadata.creation_timestamp
     return Pod(
         name=found.metadata.name,
-        ready=any(each.type == "Ready" and each.status == "True" for each in conditions),
+        ready=is_ready,
         age=max(0.0, (now - found.metadata.creation_timestamp).total_seconds()),
+        unready=0.0 if is_ready else max(0.0, (now - since).total_seconds()),
         template=(found.metadata.labels or {}).get(TEMPLATE_LABEL, ""),
         terminating=found.metadata.deletion_timestamp is not None,
     )

@@ -9,7 +9,7 @@ from typing import Final
 from uuid import UUID
 
 STUCK_AFTER: Final = 600.0
-"""Seconds after which a pod that is not ready and in which no worker registered counts as one that will not start."""
+"""Seconds for which a pod is unready, and without a worker, until it counts as one that will not start."""
 
 
 class Mode(StrEnum):
@@ -89,6 +89,7 @@ class Pod:
         name: its name, which its workers report.
         ready: whether its condition ``Ready`` is true.
         age: seconds since it was made.
+        unready: seconds since it was ready last, or since it was made; 0 while it is.
         template: label ``pod-template-hash``: two of them at once are a rollout.
         terminating: it has a ``deletionTimestamp``, and no longer counts as a replica.
     """
@@ -96,6 +97,7 @@ class Pod:
     name: str
     ready: bool
     age: float = 0.0
+    unready: float = 0.0
     template: str = ""
     terminating: bool = False
 
@@ -164,8 +166,8 @@ class Crew:
 
     @property
     def stuck(self) -> bool:
-        """It has not become a worker for so long that it will not: an image that cannot be pulled, a crash loop."""
-        return not self.pod.ready and not self.workers and self.pod.age >= STUCK_AFTER
+        """It has been no worker for so long that it will be none: an image that cannot be pulled, a crash loop."""
+        return not self.pod.ready and not self.workers and self.pod.unready >= STUCK_AFTER
 
 
 def crews(deployment: Deployment, workers: tuple[Worker, ...]) -> list[Crew]:
