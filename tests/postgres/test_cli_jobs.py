@@ -118,7 +118,8 @@ def test_a_stored_value_that_cannot_be_shown_is_one_line_that_names_the_job(
 def test_queues_list_suspend_and_resume(database_url: str, jobs: list[int]) -> None:
     with psycopg.connect(database_url, autocommit=True) as connection:
         connection.execute(
-            "select tidegate.set_queue('mail', '{}'), tidegate.set_queue('video', '{\"suspended\": true}')"
+            "select tidegate.set_queue('mail', '{}'), tidegate.set_queue('without', '{\"suspended\": true}'),"
+            ' tidegate.set_queue(\'video\', \'{"suspended": true, "owner": {"namespace": "team", "name": "v"}}\')'
         )
     held = tidegate_command("queues", "suspend", "mail", database_url=database_url)
     assert (held.code, held.out) == (0, "queue mail: suspended by hand; tidegate queues resume mail opens it again\n")
@@ -133,6 +134,10 @@ def test_queues_list_suspend_and_resume(database_url: str, jobs: list[int]) -> N
     resumed = tidegate_command("queues", "resume", "video", database_url=database_url)
     assert resumed.out == "queue video: no longer held by hand; its Queue object still suspends it (spec.suspend)\n"
     assert tidegate_command("queues", "resume", "mail", database_url=database_url).out.endswith("held by hand\n")
+    # no object says so any more, or ever did: then it is a person's
+    assert table.lines[3].split()[:4] == ["without", "priority", "by", "hand"]
+    assert tidegate_command("queues", "resume", "without", database_url=database_url).out.endswith("held by hand\n")
+    assert " no " in tidegate_command("queues", "list", database_url=database_url).lines[3]
 
 
 def test_a_slip_in_a_queues_name_makes_no_queue(database_url: str) -> None:

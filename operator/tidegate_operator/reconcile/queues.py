@@ -38,8 +38,14 @@ def queue_changes(write: RowWrite) -> dict[str, Any]:
 
 
 def queue_end(name: str) -> dict[str, Any]:
-    """The changes for a queue whose object is gone: built-in settings and no owner. Its jobs stay."""
-    return {**QueueSpec(name=name).to_changes(), "owner": None}
+    """The changes for a queue whose object is gone: built-in settings and no owner. Its jobs stay.
+
+    One that its object suspended stays so: nothing that a person stopped starts because something was deleted. The next
+    object decides again, or ``tidegate queues resume``.
+    """
+    changes = QueueSpec(name=name).to_changes()
+    del changes["suspended"]
+    return {**changes, "owner": None}
 
 
 def describe_queue(manifest: QueueManifest) -> str:

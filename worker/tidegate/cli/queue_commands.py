@@ -49,9 +49,10 @@ def list_command(database_url: DatabaseUrl = None, output: Output = OutputFormat
     rows = [status.model_dump() for status in run(call, database_url)]
     if output is OutputFormat.TABLE:
         for row in rows:
-            reasons = [word for word, on in (("by object", row["suspended"]), ("by hand", row["held_by_hand"])) if on]
-            row["suspended_summary"] = ", ".join(reasons) or "no"
             owner = row["owner"]
+            by_object, by_hand = row["suspended"] and owner, row["held_by_hand"] or (row["suspended"] and not owner)
+            reasons = [word for word, on in (("by object", by_object), ("by hand", by_hand)) if on]
+            row["suspended_summary"] = ", ".join(reasons) or "no"
             row["owner_summary"] = owner and f"{owner.get('namespace')}/{owner.get('name')}"
     print_rows(rows, _COLUMNS, output)
 
@@ -65,7 +66,7 @@ def suspend_command(name: Name, database_url: DatabaseUrl = None) -> None:
 
 @commands.command("resume", epilog="Example:\n\n\b\n  tidegate queues resume mail")
 def resume_command(name: Name, database_url: DatabaseUrl = None) -> None:
-    """Let a queue go that was held by hand. A Queue object's own suspend stays in force."""
+    """Let a queue go that was held by hand, or by an object that is gone. A Queue object's suspend stays in force."""
     queue = _hold(name, False, database_url)
     rest = "; its Queue object still suspends it (spec.suspend)" if queue.suspended else ""
     print_line(f"queue {name}: no longer held by hand{rest}")
@@ -78,13 +79,18 @@ def _hold(name: str, held: bool, database_url: str | None) -> "QueueSpec":
     check_name(name, "queue")
 
     async def call(engine: "Engine") -> "QueueSpec":
-        from tidegate.store.queues import list_queues, resume_queue, suspend_queue
+        from tidegate.store.queues import list_queues, resume_queue, set_queue, suspend_queue
 
         async with engine.begin() as connection:
             known = [queue.name for queue in await list_queues(connection)]
             if name not in known:
                 raise NotFound(f"queue {name!r}", _known(name, known))
             queue: QueueSpec = await (suspend_queue if held else resume_queue)(connection, name)
+            if not held and queue.suspended:
+                # looked at again, now that the row is ours until the end: an object may have come meanwhile
+                owners = {each.name: each.owner for each in await list_queues(connection)}
+                if owners[name] is None:
+                    queue = await set_queue(connection, name, {"suspended": False})
             return queue
 
     return run(call, database_url)

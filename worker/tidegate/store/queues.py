@@ -60,7 +60,7 @@ def resume_queue(session: AsyncSession | Engine, name: str) -> Awaitable[QueueSp
 @overload
 def resume_queue(session: SyncSession, name: str) -> QueueSpec: ...
 def resume_queue(session: AnySession | Engine, name: str) -> QueueSpec | Awaitable[QueueSpec]:
-    """End what `suspend_queue` began. What the queue's own ``suspended`` says stays in force."""
+    """End what `suspend_queue` began. The queue's own ``suspended`` is left: an object may say so, or have said so."""
     return set_queue(session, name, {"held_by_hand": False})
 
 
