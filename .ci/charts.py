@@ -32,6 +32,7 @@ BOUNDS: dict[str, tuple[int, int]] = {
 
 ITEMS: dict[str, dict[str, Any]] = {
     "namespaces": {"type": "string", "minLength": 1},
+    "formerClusterIds": {"type": "string", "minLength": 1},
     "networkPolicy.apiServerPorts": {"type": "integer", "minimum": 1, "maximum": 65_535},
 }
 """What a list holds where that is not an object."""

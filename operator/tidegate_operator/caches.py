@@ -16,11 +16,12 @@ TOMBSTONES: Final = 10_000
 class ObjectCache:
     """The newest known state of every object. Belongs to one event loop; nothing here waits.
 
-    ``woken`` is set whenever there is something to look at.
+    ``woken`` is set whenever there is something to look at, ``list_wanted`` whenever a full list may be due.
     """
 
     def __init__(self) -> None:
         self.woken = asyncio.Event()
+        self.list_wanted = asyncio.Event()
         self.relisted = False
         self._objects: dict[str, Resource] = {}
         self._dirty: dict[Kind, set[str]] = {kind: set() for kind in Kind}
@@ -56,9 +57,18 @@ class ObjectCache:
             self.remove(uid)
             return
         if listed and uid in self._objects:
-            self.relisted = True
-            self.woken.set()
+            self.relist()
         self._put(kind, raw)
+
+    def relist(self) -> None:
+        """Ask for full lists: what the watch has told is not to be believed about what is gone."""
+        self.relisted = True
+        self.list_wanted.set()
+
+    @property
+    def is_dirty(self) -> bool:
+        """Some row is to be looked at."""
+        return any(self._dirty.values())
 
     def begin_list(self) -> int:
         """Return the mark to give to `replace`: what is seen later than this is newer than the list."""

@@ -17,7 +17,7 @@ from tidegate.errors import InvalidDuration, TidegateError
 from tidegate.model.durations import parse_duration
 from tidegate.ports import OfficeLost
 from tidegate.runtime.logs import configure_logging
-from tidegate_operator.config import SWEEP_A_MINUTE, Config, read_namespaces, read_patterns
+from tidegate_operator.config import SWEEP_A_MINUTE, Config, read_names, read_patterns
 from tidegate_operator.services import Service
 
 app = typer.Typer(
@@ -87,6 +87,14 @@ def run_command(
             metavar="ID",
             help="Marks this cluster's rows; no other cluster on the database may have it. Needed with --namespace."
             " Default: the uid of the namespace kube-system.",
+        ),
+    ] = None,
+    former_cluster_id: Annotated[
+        list[str] | None,
+        typer.Option(
+            envvar="TIDEGATE_FORMER_CLUSTER_IDS",
+            metavar="ID",
+            help="Take over rows that bear an earlier id of this cluster, which no operator may still use; repeat it.",
         ),
     ] = None,
     key_patterns: Annotated[
@@ -162,8 +170,9 @@ def run_command(
         # a pod that has both means the file: the variable may come from an envFrom meant for workers
         database_url=None if database_url_file is not None else database_url,
         listen_url_file=listen_url_file,
-        namespaces=read_namespaces(namespace or ()),
+        namespaces=read_names(namespace or ()),
         cluster_id=cluster_id or None,
+        former_cluster_ids=read_names(former_cluster_id or ()),
         patterns=read_patterns(key_patterns),
         lease_namespace=lease_namespace or _own_namespace(),
         lease_name=lease_name,

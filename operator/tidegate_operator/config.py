@@ -36,6 +36,7 @@ class Config:
         namespaces: those to watch; empty for the whole cluster.
         cluster_id: under which rows are marked; None takes the uid of the namespace kube-system, which only an operator
             of the whole cluster may read.
+        former_cluster_ids: ids under which this cluster's rows were marked before; they are taken over.
         patterns: which keys a namespace may own.
         lease_namespace: where the Lease of the leader lies.
         lease_name: its name.
@@ -51,6 +52,7 @@ class Config:
     listen_url_file: Path | None = None
     namespaces: tuple[str, ...] = ()
     cluster_id: str | None = None
+    former_cluster_ids: tuple[str, ...] = ()
     patterns: KeyPatterns = field(default_factory=KeyPatterns)
     lease_namespace: str = "default"
     lease_name: str = "tidegate"
@@ -75,10 +77,12 @@ class Config:
             )
         if self.cluster_id is not None:
             check_name(self.cluster_id, "--cluster-id")
+        for former in self.former_cluster_ids:
+            check_name(former, "--former-cluster-id")
 
 
-def read_namespaces(text: Sequence[str]) -> tuple[str, ...]:
-    """Return namespaces, without repeats, from flags or from a variable that holds several divided by blanks."""
+def read_names(text: Sequence[str]) -> tuple[str, ...]:
+    """Return names, without repeats, from flags or from a variable that holds several divided by blanks."""
     return tuple(dict.fromkeys(name for part in text for name in part.replace(",", " ").split()))
 
 

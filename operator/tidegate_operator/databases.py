@@ -61,10 +61,11 @@ class Database:
         """
         url = self._source()
         if self._store is None or url != self._url:
-            if self._store is not None:
+            # replaced before anything is awaited: several loops ask
+            before, self._url, self._store = self._store, url, OperatorStore(url, self._cluster)
+            if before is not None:
                 logger.info("the database URL has changed; connecting anew")
-            await self.close()
-            self._url, self._store = url, OperatorStore(url, self._cluster)
+                await before.close()
         return self._store
 
     @property

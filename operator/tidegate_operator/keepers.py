@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from tidegate.model.ownership import HeldRow, Outcome, Ownership
 from tidegate.store.operators import OperatorStore, Wanted
@@ -15,6 +15,7 @@ from tidegate_operator.caches import ObjectCache
 from tidegate_operator.config import Config
 from tidegate_operator.errors import ClusterError
 from tidegate_operator.metrics import Metrics
+from tidegate_operator.outages import Outages
 from tidegate_operator.reconcile.kinds import changes_of, claims_of, end_of
 from tidegate_operator.reconcile.limits import marked
 from tidegate_operator.reconcile.ownership import Cause, Claim, Decision, World, decide
@@ -23,8 +24,18 @@ from tidegate_operator.resources import Identity, Kind, Resource
 
 logger = logging.getLogger(__name__)
 
+AT_ONCE: Final = 8
+"""Objects that the API server is asked about at one time."""
+
+T = TypeVar("T")
+
 AT_A_STRETCH: Final = 200
 """Rows that are decided about before the event loop turns: the lease has to be renewed meanwhile."""
+
+
+def batched(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """Yield the items, some at a time."""
+    return (items[start : start + size] for start in range(0, len(items), size))
 
 
 class ObjectsT(Protocol):
@@ -59,17 +70,28 @@ class Keeper:
         kind: the kind.
         cache: the objects.
         objects: the API server, for what the cache cannot tell.
-        config: cluster id, namespaces, patterns, budget.
+        config: patterns, budget, former cluster ids.
         cluster: the cluster id.
+        namespaces: returns those about which may be decided, None for all.
         metrics: where counts go.
     """
 
     def __init__(
-        self, kind: Kind, cache: ObjectCache, objects: ObjectsT, *, config: Config, cluster: str, metrics: Metrics
+        self,
+        kind: Kind,
+        cache: ObjectCache,
+        objects: ObjectsT,
+        *,
+        config: Config,
+        cluster: str,
+        namespaces: Callable[[], frozenset[str] | None],
+        metrics: Metrics,
     ) -> None:
         self.kind = kind
         self._cache, self._objects, self._config, self._cluster = cache, objects, config, cluster
-        self._metrics = metrics
+        self._namespaces, self._metrics = namespaces, metrics
+        self._outages = Outages(logger, metrics)
+        self._owners = (cluster, *config.former_cluster_ids)
         self._gone: set[str] = set()
 
     async def keep(self, store: OperatorStore, epoch: int, rows: Iterable[str] | None) -> Kept:
@@ -84,7 +106,7 @@ class Keeper:
         objects = self._seen()
         claims = self._claims(wanted, frozenset())
         names = sorted(claims if wanted is None else wanted)
-        held = await store.held(self.kind.plural, names, owned=wanted is None)
+        held = await store.held(self.kind.plural, names, owners=self._owners if wanted is None else ())
         now = await store.clock()
         decisions = await self._decide({*names, *held}, claims, held, self._world(now))
         await self._confirm(decisions, held, now)
@@ -95,7 +117,12 @@ class Keeper:
         return kept
 
     def _seen(self) -> dict[str, Resource]:
-        return {each.identity.uid: each for each in self._cache.of(self.kind)}
+        return {each.identity.uid: each for each in self._resources()}
+
+    def _resources(self) -> list[Resource]:
+        """Objects of the namespaces about which may be decided."""
+        namespaces, found = self._namespaces(), self._cache.of(self.kind)
+        return found if namespaces is None else [each for each in found if each.identity.namespace in namespaces]
 
     @staticmethod
     async def _decide(
@@ -109,25 +136,27 @@ class Keeper:
         return decisions
 
     def _claims(self, rows: frozenset[str] | None, fresh: frozenset[str]) -> dict[str, list[Claim]]:
-        resources = [each for each in self._cache.of(self.kind) if rows is None or each.row in rows]
+        resources = [each for each in self._resources() if rows is None or each.row in rows]
         return claims_of(self.kind, resources, self._config.patterns, fresh)
 
     def _world(self, now: datetime) -> World:
-        resources = self._cache.of(self.kind)
+        resources = self._resources()
         return World(
             cluster=self._cluster,
             now=now,
             known=frozenset(each.identity.uid for each in resources),
             unreadable=frozenset(each.identity.uid for each in resources if each.manifest is None),
             gone=frozenset(self._gone),
-            namespaces=frozenset(self._config.namespaces) or None,
+            namespaces=self._namespaces(),
+            former=frozenset(self._config.former_cluster_ids),
         )
 
     async def _confirm(self, decisions: dict[str, Decision], held: Mapping[str, HeldRow], now: datetime) -> None:
         """Ask the API server about owners that were not seen and objects that were seen too early; decide again."""
         again: set[str] = set()
         fresh: set[str] = set()
-        for row, decision in decisions.items():
+
+        async def confirm(row: str, decision: Decision) -> None:
             if decision.ask is not None and await self._is_gone(decision.ask):
                 again.add(row)
             for uid in decision.stale:
@@ -137,21 +166,24 @@ class Keeper:
                     self._cache.see(self.kind, raw)
                     fresh.add(uid)
                     again.add(row)
+
+        doubtful = [(row, each) for row, each in decisions.items() if each.ask is not None or each.stale]
+        # a few at a time: one answer that is slow in coming must not hold up the whole pass
+        for some in batched(doubtful, AT_ONCE):
+            await asyncio.gather(*(confirm(row, decision) for row, decision in some))
         if again:
             claims = self._claims(frozenset(again), frozenset(fresh))
             decisions |= await self._decide(again, claims, held, self._world(now))
 
     async def _asked(self, identity: Identity) -> Mapping[str, Any] | None:
         try:
-            return await self._objects.get(identity)
+            raw = await self._objects.get(identity)
         except ClusterError as error:
-            self._doubt(error)
+            # what could not be asked holds up one row, which is looked at again, and no other
+            self._outages.failed("confirming", error, identity.namespace)
             return None
-
-    def _doubt(self, error: ClusterError) -> None:
-        """What could not be asked holds up one row, which is looked at again, and no other."""
-        self._metrics.failures.labels("confirming").inc()
-        logger.warning("the API server could not be asked about an object", extra={"error": str(error)})
+        self._outages.over("confirming", identity.namespace)
+        return raw
 
     async def _is_gone(self, owner: Ownership) -> bool:
         """Tell whether the API server, while it serves the kind, knows no such object; what it knows is taken in."""
@@ -161,12 +193,13 @@ class Keeper:
             if self.kind.plural not in await self._objects.served():
                 return False
         except ClusterError as error:
-            self._doubt(error)
+            self._outages.failed("confirming", error, owner.namespace)
             return False
+        self._outages.over("confirming", owner.namespace)
         if raw is not None and raw["metadata"]["uid"] == owner.uid:
             # the watch or a list has not told of it: neither is to be believed about the others
             self._cache.see(self.kind, raw)
-            self._cache.relisted = True
+            self._cache.relist()
             return False
         if raw is not None:
             self._cache.see(self.kind, raw)
@@ -212,12 +245,20 @@ class Keeper:
 
     async def _sweep(self, store: OperatorStore, epoch: int, decisions: Mapping[str, Decision], kept: Kept) -> None:
         """Give up rows whose grace is over, each after the API server said that its object is no more."""
-        for row, decision in decisions.items():
-            owner = decision.due
-            if owner is None:
-                continue
-            kept.again.add(row)
-            if not await self._is_gone(owner) or self._is_claimed(row, owner):
+        due = [(row, each.due) for row, each in decisions.items() if each.due is not None]
+        kept.again |= {row for row, _ in due}
+        for some in batched(due, AT_ONCE):
+            gone = await asyncio.gather(*(self._is_gone(owner) for _, owner in some))
+            ended = [each for each, is_gone in zip(some, gone, strict=True) if is_gone]
+            if not await self._give_up(store, epoch, ended, kept):
+                return
+
+    async def _give_up(
+        self, store: OperatorStore, epoch: int, ended: Iterable[tuple[str, Ownership]], kept: Kept
+    ) -> bool:
+        """Give up rows of objects that are confirmed to be gone; False once the budget is spent."""
+        for row, owner in ended:
+            if self._is_claimed(row, owner):
                 continue
             wanted = Wanted(row, owner, end_of(self.kind, owner, row))
             if owner.retain:
@@ -226,8 +267,7 @@ class Keeper:
                 outcome = await store.sweep(self.kind.plural, epoch, wanted, self._config.sweep_a_minute)
             if outcome is Outcome.HELD_BACK:
                 logger.warning("the budget for rows of objects that are gone is spent; the rest waits")
-                kept.again |= {row for row, each in decisions.items() if each.due is not None}
-                return
+                return False
             if outcome is Outcome.WRITTEN:
                 kept.again.discard(row)
                 self._metrics.swept.labels(self.kind.value).inc()
@@ -235,12 +275,17 @@ class Keeper:
                     "a row is given up, its object is gone",
                     extra={"kind": self.kind.value, "row": row, "owner": f"{owner.namespace}/{owner.name}"},
                 )
+        return True
 
     def _is_claimed(self, row: str, owner: Ownership) -> bool:
-        """Tell whether an object asks for the row by now, or stands where its owner stood: the next pass decides."""
-        return bool(self._claims(frozenset({row}), frozenset()).get(row)) or any(
-            (each.namespace, each.name) == (owner.namespace, owner.name) and each.uid != owner.uid
-            for each in (resource.identity for resource in self._cache.of(self.kind))
+        """Tell whether an object asks for the row by now, so that the next pass decides.
+
+        One that stands where the owner stood and cannot be read may ask for it.
+        """
+        at = (owner.namespace, owner.name)
+        return any(
+            each.row == row or (each.row is None and (each.identity.namespace, each.identity.name) == at)
+            for each in self._cache.of(self.kind)
         )
 
     def _count(self, cause: Cause) -> None:

@@ -26,6 +26,15 @@ class Metrics:
         self.database_up = Gauge(
             "tidegate_operator_database_up", "1 while the database answers.", registry=self.registry
         )
+        self.listening = Gauge(
+            "tidegate_operator_listening", "1 while the leader hears notifications.", registry=self.registry
+        )
+        self.unwatched = Gauge(
+            "tidegate_operator_namespace_unwatched",
+            "1 while the objects of a namespace may not be read.",
+            ["watched"],
+            registry=self.registry,
+        )
         self.objects = Gauge("tidegate_operator_objects", "Objects that are known.", ["kind"], registry=self.registry)
         self.not_ready = Gauge(
             "tidegate_operator_not_ready", "Objects by why not ready.", ["kind", "reason"], registry=self.registry
@@ -34,7 +43,7 @@ class Metrics:
             "tidegate_operator_pass_seconds", "Time of one pass of the reconciler.", registry=self.registry
         )
         self.failures = Counter(
-            "tidegate_operator_failures", "Failed passes, by what failed.", ["what"], registry=self.registry
+            "tidegate_operator_failures", "Failures, by what failed.", ["what"], registry=self.registry
         )
         self.rows = Counter(
             "tidegate_operator_rows_written", "Rows written, by cause.", ["kind", "cause"], registry=self.registry
@@ -72,6 +81,7 @@ class Metrics:
         self.show_limits({})
         self.show_queues({})
         self.database_up.set(0)
+        self.listening.set(0)
         self.objects.clear()
         self.not_ready.clear()
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -29,6 +30,17 @@ SILENT = frozenset({Reason.IN_FORCE, Reason.PENDING, Reason.DATABASE_UNAVAILABLE
 """Reasons that make no Event: the database's failures are every object's, and the log's."""
 
 
+@dataclass(frozen=True)
+class _Seen:
+    """What a status was made from: the same again gives the same status."""
+
+    version: str
+    verdict: Verdict
+    numbers: LimitStatus | QueueNumbers | None
+    corrections: int
+    scaling: Shown | None
+
+
 class Publisher:
     """Remembers the verdict on every object and hands over the status that follows from it and from the numbers."""
 
@@ -36,9 +48,8 @@ class Publisher:
         self._cache, self._writer, self._metrics = cache, writer, metrics
         self._verdicts: dict[str, Verdict] = {}
         self._corrections: Counter[str] = Counter()
-        self._shown: dict[str, tuple[object, ...]] = {}
-        self.scaling: Mapping[str, Shown] = {}
-        """What scaling shows, by uid of a Queue object."""
+        self._shown: dict[str, _Seen] = {}
+        self._scaling: Mapping[str, Shown] = {}
 
     def take(self, verdicts: Mapping[str, Verdict], notices: Iterable[Notice]) -> None:
         """Remember verdicts, and make Events of what happened once."""
@@ -47,6 +58,10 @@ class Publisher:
             resource = self._cache.get(uid)
             if resource is not None and verdict.reason != (before.reason if before else _reason(resource)):
                 self._tell_transition(resource, verdict)
+        self.tell(notices)
+
+    def tell(self, notices: Iterable[Notice]) -> None:
+        """Make Events of what happened once."""
         for notice in notices:
             resource = self._cache.get(notice.uid)
             if notice.reason == "DriftCorrected":
@@ -54,6 +69,15 @@ class Publisher:
                 self._corrections[notice.uid] = max(self._corrections[notice.uid], known) + 1
             if resource is not None:
                 self._writer.tell(resource.identity, notice.reason, notice.message, warning=notice.warning)
+
+    def take_scaling(self, shown: Mapping[str, Shown]) -> None:
+        """Remember what scaling shows, by uid of a Queue object, and hand over the statuses that change by it."""
+        before, self._scaling = self._scaling, dict(shown)
+        now = datetime.now(UTC)
+        for uid in before.keys() | shown.keys():
+            resource, seen = self._cache.get(uid), self._shown.get(uid)
+            if resource is not None and seen is not None and before.get(uid) != shown.get(uid):
+                self._show(resource, seen.verdict, seen.numbers, now)
 
     async def publish(
         self, store: OperatorStore, kind: Kind, rows: Iterable[str] | None = None
@@ -104,7 +128,8 @@ class Publisher:
     ) -> None:
         uid = resource.identity.uid
         corrections = self._corrections[uid]
-        seen = (resource.version, verdict, numbers, corrections, self.scaling.get(uid))
+        scaling = self._scaling.get(uid)
+        seen = _Seen(resource.version, verdict, numbers, corrections, scaling)
         if self._shown.get(uid) == seen:
             return
         self._shown[uid] = seen
@@ -113,12 +138,20 @@ class Publisher:
             status: dict[str, Any] = limit_status(resource, verdict, found, corrections, now)
         else:
             of_queue = numbers if isinstance(numbers, QueueNumbers) else None
-            status = queue_status(resource, verdict, of_queue, corrections, now, shown=self.scaling.get(uid))
+            status = queue_status(resource, verdict, of_queue, corrections, now, shown=scaling)
         self._writer.offer(resource.identity, status)
 
     def owners(self, kind: Kind) -> list[Resource]:
         """Return the objects of a kind that own their rows."""
         return [each for each in self._cache.of(kind) if self._owns(each)]
+
+    def undisputed(self, kind: Kind) -> list[Resource]:
+        """Return the objects of a kind that nothing is known to keep from their rows: all of them, at the start."""
+        return [
+            each
+            for each in self._cache.of(kind)
+            if self._owns(each) or (each.identity.uid not in self._verdicts and not each.status.get("owner"))
+        ]
 
     def _owns(self, resource: Resource) -> bool:
         verdict = self._verdicts.get(resource.identity.uid)

@@ -1,8 +1,9 @@
 """The one reconciler: level-triggered, in passes, as long as this process leads.
 
-A pass compares what objects ask with what the database holds. It begins when something was seen, when a notification
-came, or when a tick is due: live numbers every 2 s, every row every 60 s, full lists every 10 min and at once when a
-watch began anew. A pass that fails is made again with backoff; nothing is deleted or scaled on what was not read.
+A pass compares what objects ask with what the database holds. It begins when something was seen, when a queue that
+nobody serves has news, or when a tick is due: live numbers every 2 s, every row every 60 s and after each full list. A
+pass asks the API server only about objects whose absence decides something; lists, statuses and Deployments are the
+work of loops beside it. A pass that fails is made again with backoff; nothing is deleted on what was not read.
 """
 
 from __future__ import annotations
@@ -11,21 +12,22 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Sequence
-from contextlib import suppress
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol
 
 from tidegate.errors import ConfigurationError, DatabaseError, DatabaseUnavailable
 from tidegate.model.demands import QueueNumbers
+from tidegate.model.limits import LimitStatus
 from tidegate.store.operators import OperatorStore
+from tidegate_operator.beats import REST, Beats
 from tidegate_operator.caches import ObjectCache
 from tidegate_operator.conditions import Reason
 from tidegate_operator.config import Config
 from tidegate_operator.databases import Database
 from tidegate_operator.errors import ClusterError
-from tidegate_operator.keepers import Keeper, ObjectsT
+from tidegate_operator.keepers import Keeper
 from tidegate_operator.metrics import Metrics
-from tidegate_operator.notifications import Doorman
+from tidegate_operator.notifications import Doorman, watcher_of
 from tidegate_operator.publishers import Publisher
 from tidegate_operator.reconcile.ticks import Ticks
 from tidegate_operator.resources import Kind
@@ -39,18 +41,29 @@ DEBOUNCE: Final = 0.05
 SAY_AFTER: Final = 5.0
 """Seconds for which the database may fail before the objects' conditions say so."""
 
-AGAIN_AFTER: Final = 1.0
-"""Seconds until a row that somebody held is tried again."""
+FIRST_AGAIN: Final = 1.0
+LAST_AGAIN: Final = 60.0
+"""Seconds until a row that somebody held, or of whose owner nothing could be learnt, is tried again; they double."""
 
 REFUSALS: Final = 3
 """Refusals of the database in a row after which the schema is looked at again."""
 
-FIRST_BACKOFF: Final = 0.5
 CANCEL: Final = "cancel:"
 """How notifications begin that are meant for one worker."""
 
+FIRST_BACKOFF: Final = 0.5
 MAX_BACKOFF: Final = 15.0
 """Seconds: bounds of the wait after a failed pass, which doubles, with jitter."""
+
+LOOP: Final = "the reconciler"
+
+
+class ListedT(Protocol):
+    """Of what there was a full list."""
+
+    @property
+    def began(self) -> bool:
+        """Something was listed, so that something may be decided."""
 
 
 class Reconciler:
@@ -59,27 +72,28 @@ class Reconciler:
     def __init__(
         self,
         cache: ObjectCache,
-        objects: ObjectsT,
         database: Database,
         *,
         keepers: Sequence[Keeper],
         publisher: Publisher,
         doorman: Doorman,
         scaler: Scaler,
+        listed: ListedT,
         config: Config,
         metrics: Metrics,
+        beats: Beats,
     ) -> None:
-        self._cache, self._objects, self._database = cache, objects, database
+        self._cache, self._database, self._listed = cache, database, listed
         self._keepers, self._publisher, self._doorman = keepers, publisher, doorman
-        self._scaler, self._config, self._metrics = scaler, config, metrics
-        self._ticks = Ticks(config.numbers_every, config.drift_every, config.list_every)
+        self._scaler, self._config, self._metrics, self._beats = scaler, config, metrics, beats
+        self._ticks = Ticks(config.numbers_every, config.drift_every)
         self._epoch: int | None = None
         self._store: OperatorStore | None = None
         self._failures = 0
         self._failing_since: float | None = None
         self._again: dict[tuple[Kind, str], float] = {}
-        self._listed: set[tuple[Kind, str | None]] = set()
-        self.beat = time.monotonic()
+        self._tries: dict[tuple[Kind, str], int] = {}
+        self._news: set[str] = set()
 
     async def run(self) -> None:
         """Reconcile until cancelled.
@@ -88,10 +102,10 @@ class Reconciler:
             OfficeLost: another operator took office for this cluster id.
         """
         while True:
-            self.beat = time.monotonic()
+            self._beats.beat(LOOP)
             with self._metrics.passes.time():
                 await self._try_pass()
-            self.beat = time.monotonic()
+            self._beats.beat(LOOP)
             await self._rest()
 
     async def _try_pass(self) -> None:
@@ -114,38 +128,44 @@ class Reconciler:
 
     async def _pass(self) -> None:
         now = time.monotonic()
-        if self._cache.relisted:
-            self._cache.relisted = False
-            self._ticks.list_soon(now)
-        if self._ticks.list_is_due(now):
-            await self._list(now)
         store = await self._take_office()
+        if not self._listed.began:
+            return
         everything = self._ticks.drift_is_due(now)
         await self._keep_rows(store, self._dirty(now), everything=everything)
         if everything:
             self._ticks.drift_done(now)
         if everything or self._ticks.numbers_are_due(now):
+            self._news.clear()
             await self._numbers(store)
-            self._ticks.numbers_done(now)
+            self._ticks.numbers_done(now, time.monotonic())
+        elif self._ticks.news_is_due(now):
+            news, self._news = self._news, set()
+            self._scaler.hear(of_queues(await self._publisher.publish(store, Kind.QUEUE, news)))
+            self._ticks.news_done(now, time.monotonic())
 
     async def _numbers(self, store: OperatorStore) -> None:
         await self._publisher.publish(store, Kind.LIMIT)
-        queues = await self._publisher.publish(store, Kind.QUEUE)
-        numbers = {name: each for name, each in queues.items() if isinstance(each, QueueNumbers)}
+        numbers = of_queues(await self._publisher.publish(store, Kind.QUEUE))
         # registered first and looked at once more, so that what came in between is not missed
-        if await self._doorman.watch(name for name, each in numbers.items() if not each.workers):
+        if await self._doorman.watch(self._epoch or 0, (name for name, each in numbers.items() if not each.workers)):
             numbers = await store.queue_numbers(sorted(numbers))
-        await self._scaler.scale(store, self._epoch or 0, self._publisher.owners(Kind.QUEUE), numbers)
-        self._publisher.take({}, self._scaler.notices)
-        if self._scaler.shown != self._publisher.scaling:
-            self._publisher.scaling = self._scaler.shown
-            await self._publisher.publish(store, Kind.QUEUE)
+        self._scaler.hand_over(self._epoch or 0, self._publisher.owners(Kind.QUEUE), numbers)
 
     def hear(self, queue: str) -> None:
-        """Look at the numbers soon: a queue that nobody serves has news."""
-        if queue.startswith(CANCEL):
-            return
-        self._ticks.numbers_soon(time.monotonic())
+        """Look soon at a queue that nobody serves and that has news; at everything with an empty name."""
+        now = time.monotonic()
+        if not queue:
+            self._ticks.numbers_soon(now)
+            self._cache.woken.set()
+        elif not queue.startswith(CANCEL) and self._doorman.watches(queue):
+            self._news.add(queue)
+            if self._ticks.news_soon(now):
+                self._cache.woken.set()
+
+    def note_list(self) -> None:
+        """Look at every row soon: a full list may have shown what is gone."""
+        self._ticks.drift_soon(time.monotonic())
         self._cache.woken.set()
 
     def _dirty(self, now: float) -> dict[Kind, set[str]]:
@@ -169,44 +189,27 @@ class Reconciler:
     async def _keep(self, store: OperatorStore, keeper: Keeper, rows: set[str] | None) -> None:
         kept = await keeper.keep(store, self._epoch or 0, rows)
         self._publisher.take(kept.verdicts, kept.notices)
-        now = time.monotonic()
+        now, kind = time.monotonic(), keeper.kind
+        for each in [each for each in self._tries if each[0] is kind and (rows is None or each[1] in rows)]:
+            if each[1] not in kept.again:
+                del self._tries[each]
         for row in kept.again:
-            self._again[keeper.kind, row] = now + AGAIN_AFTER
+            tries = self._tries[kind, row] = self._tries.get((kind, row), 0) + 1
+            self._again[kind, row] = now + min(LAST_AGAIN, FIRST_AGAIN * 2 ** min(tries - 1, 10))
         if kept.orphans:
             clock = await store.clock()
             for row, ends_at in kept.orphans.items():
-                self._again[keeper.kind, row] = now + max(0.0, (ends_at - clock).total_seconds()) + DEBOUNCE
+                self._again[kind, row] = now + max(0.0, (ends_at - clock).total_seconds()) + DEBOUNCE
         if rows is not None:
-            await self._publisher.publish(store, keeper.kind, rows)
-
-    async def _list(self, now: float) -> None:
-        """List everything, each namespace apart: one that cannot be listed keeps what the watch has told of it.
-
-        Raises:
-            ClusterError: nothing was ever listed there, so nothing may be decided yet.
-        """
-        for namespace in (*self._config.namespaces,) or (None,):
-            for kind in Kind:
-                mark = self._cache.begin_list()
-                try:
-                    listed = await self._objects.list(kind, namespace)
-                except ClusterError as error:
-                    if (kind, namespace) not in self._listed:
-                        raise
-                    self._metrics.failures.labels("listing").inc()
-                    logger.warning("a list failed and is made again", extra={"error": str(error)})
-                    self._cache.relisted = True
-                else:
-                    self._listed.add((kind, namespace))
-                    self._cache.replace(kind, listed, mark, namespace)
-        self._metrics.lists.inc()
-        self._ticks.list_done(now)
+            await self._publisher.publish(store, kind, rows)
 
     async def _take_office(self) -> OperatorStore:
         store = await self._database.store()
         if self._epoch is None or store is not self._store:
             if self._epoch is None:
                 await self._database.prepare(migrating=self._config.migrate)
+                for former in self._config.former_cluster_ids:
+                    await store.succeed(former, self._config.identity, watcher_of(former))
                 self._epoch = await store.take_office(self._config.identity)
                 logger.info("took office", extra={"epoch": self._epoch, "cluster": store.cluster})
             self._store = store
@@ -227,19 +230,30 @@ class Reconciler:
             self._publisher.fail(Reason.DATABASE_UNAVAILABLE, _UNAVAILABLE)
         else:
             self._publisher.fail(Reason.DATABASE_REFUSED, _REFUSED)
+        self._scaler.go_blind(self._publisher.undisputed(Kind.QUEUE))
 
     async def _rest(self) -> None:
-        now = time.monotonic()
         if self._failures:
             longest = min(MAX_BACKOFF, FIRST_BACKOFF * 2 ** min(self._failures, 10))
             await asyncio.sleep(random.uniform(longest / 2, longest))  # noqa: S311 - jitter, not a secret
             return
-        until = min([self._ticks.next(), *self._again.values()])
-        with suppress(TimeoutError):
-            async with asyncio.timeout(max(0.0, until - now)):
-                await self._cache.woken.wait()
+        latest = time.monotonic() + REST
+        while True:
+            self._cache.woken.clear()
+            if self._cache.is_dirty:
                 await asyncio.sleep(DEBOUNCE)
-        self._cache.woken.clear()
+                return
+            until = min([latest, self._ticks.next() if self._listed.began else latest, *self._again.values()])
+            try:
+                async with asyncio.timeout(max(0.0, until - time.monotonic())):
+                    await self._cache.woken.wait()
+            except TimeoutError:
+                return
+
+
+def of_queues(numbers: Mapping[str, LimitStatus | QueueNumbers]) -> dict[str, QueueNumbers]:
+    """Return those of the numbers that are queues'."""
+    return {name: each for name, each in numbers.items() if isinstance(each, QueueNumbers)}
 
 
 _UNAVAILABLE = "Postgres does not answer; what it holds stays in force, and the operator goes on trying"

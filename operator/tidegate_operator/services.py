@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from tidegate.errors import ConfigurationError
-from tidegate.ports import OfficeLost
 from tidegate.store.urls import check_database_url
+from tidegate_operator.beats import Beats
 from tidegate_operator.caches import ObjectCache
 from tidegate_operator.cluster.connections import Cluster, connect
 from tidegate_operator.cluster.elector import LeaseTimes
@@ -23,19 +21,14 @@ from tidegate_operator.databases import Database, from_file
 from tidegate_operator.errors import ClusterUnavailable
 from tidegate_operator.handlers.feeds import feed
 from tidegate_operator.health import serving
-from tidegate_operator.keepers import Keeper
+from tidegate_operator.leaders import Leader
 from tidegate_operator.metrics import Metrics
-from tidegate_operator.notifications import Doorman
-from tidegate_operator.publishers import Publisher
-from tidegate_operator.reconciler import Reconciler
-from tidegate_operator.resources import Kind
-from tidegate_operator.scalers import Scaler
-from tidegate_operator.writers import Writer
+from tidegate_operator.watches import Watches
 
 logger = logging.getLogger(__name__)
 
 STALLED_AFTER: Final = 120.0
-"""Seconds without a pass after which a leader counts as dead: several timeouts of the database fit in."""
+"""Seconds after which a loop that does not turn counts as dead: several timeouts of the database fit in."""
 
 RETRY: Final = 2.0
 """Seconds between two looks for an API server that does not answer at the start."""
@@ -52,8 +45,8 @@ class Service:
     metrics: Metrics = field(default_factory=Metrics)
     cache: ObjectCache = field(default_factory=ObjectCache)
     stop: asyncio.Event = field(default_factory=asyncio.Event)
-    _reconciler: Reconciler | None = None
-    _ready: bool = False
+    beats: Beats = field(default_factory=Beats)
+    _watches: Watches | None = None
 
     async def run(self) -> None:
         """Serve until SIGTERM or Ctrl-C, and leave with the lease released.
@@ -61,7 +54,7 @@ class Service:
         Raises:
             ConfigurationError: something is missing that only a person can add.
             OfficeLost: another operator works under the same cluster id.
-            ClusterError: the watch ended.
+            LoopEnded: a loop of the leader came to its end.
         """
         self._catch_signals()
         async with (
@@ -92,13 +85,18 @@ class Service:
 
     async def _serve(self, cluster: Cluster, cluster_id: str) -> None:
         database = self._database(cluster_id)
-        # made before the watch: kopf cancels at its end every task that is younger than itself
         leading = asyncio.create_task(self._lead(cluster, cluster_id, database), name="leading")
         stopping = asyncio.create_task(self.stop.wait(), name="stopping")
         stop_feed = asyncio.Event()
-        feeding = asyncio.create_task(
-            feed(self.cache, cluster.access, self.config.namespaces, stop_feed, self._started), name="feeding"
+        self._watches = Watches(
+            self.cache,
+            cluster.objects,
+            lambda namespace, stop, begun: feed(self.cache, cluster.access, namespace, stop, begun),
+            namespaces=self.config.namespaces,
+            metrics=self.metrics,
+            started=self._catch_signals,
         )
+        feeding = asyncio.create_task(self._watches.run(stop_feed), name="feeding")
         try:
             await asyncio.wait({leading, stopping, feeding}, return_when=asyncio.FIRST_COMPLETED)
             ended = [task for task in (leading, feeding) if task.done()]
@@ -112,8 +110,6 @@ class Service:
             await database.close()
         for task in ended:
             await task
-        if feeding in ended:
-            raise ConfigurationError("the watch of Limit and Queue objects has ended; its log says why")
 
     async def _lead(self, cluster: Cluster, cluster_id: str, database: Database) -> None:
         me = f"{self.config.identity}_{uuid.uuid4().hex[:8]}"
@@ -122,38 +118,19 @@ class Service:
             await elector.run(lambda: self._work(cluster, cluster_id, database))
 
     async def _work(self, cluster: Cluster, cluster_id: str, database: Database) -> None:
-        writer = Writer(self.cache, cluster.objects, cluster.events, self.metrics)
-        keepers = [
-            Keeper(kind, self.cache, cluster.objects, config=self.config, cluster=cluster_id, metrics=self.metrics)
-            for kind in (Kind.QUEUE, Kind.LIMIT)
-        ]
-        publisher = Publisher(self.cache, writer, self.metrics)
-        doorman = Doorman(database, cluster_id, self._listen_url(database))
-        reconciler = Reconciler(
+        leader = Leader(
             self.cache,
             cluster.objects,
+            cluster.events,
+            cluster.deployments,
             database,
-            keepers=keepers,
-            publisher=publisher,
-            doorman=doorman,
-            scaler=Scaler(cluster.deployments, self.metrics),
+            listen_url=self._listen_url(database),
             config=self.config,
+            cluster_id=cluster_id,
             metrics=self.metrics,
+            beats=self.beats,
         )
-        self._reconciler = reconciler
-        self.metrics.leads.set(1)
-        try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(reconciler.run(), name="reconciling")
-                group.create_task(writer.run(), name="writing")
-                group.create_task(doorman.listen(reconciler.hear), name="listening")
-                group.create_task(doorman.keep_house(), name="keeping house")
-        except* OfficeLost as lost:
-            raise lost.exceptions[0] from None
-        finally:
-            self.metrics.leads.set(0)
-            self.metrics.hide()
-            self._reconciler = None
+        await leader.work()
 
     def _database(self, cluster_id: str) -> Database:
         config = self.config
@@ -166,21 +143,13 @@ class Service:
         file = self.config.listen_url_file
         return from_file(file) if file is not None else lambda: database.url
 
-    def _started(self) -> None:
-        self._ready = True
-        self._catch_signals()
-
     def _catch_signals(self) -> None:
         loop = asyncio.get_running_loop()
         for each in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(each, self.stop.set)
 
     def _alive(self) -> str | None:
-        reconciler = self._reconciler
-        if reconciler is None:
-            return None
-        idle = time.monotonic() - reconciler.beat
-        return f"the reconciler has not finished a pass for {idle:.0f} s" if idle > STALLED_AFTER else None
+        return self.beats.late(STALLED_AFTER)
 
     def _why_not_ready(self) -> str | None:
-        return None if self._ready else "the watch has not begun"
+        return "the watch has not begun" if self._watches is None else self._watches.problem

@@ -229,12 +229,32 @@ def test_a_deployment_follows_its_queue(
 
 def test_a_missing_right_is_named_and_ends_it(kubectl: Kubectl, pods_database: str, tmp_path: Path) -> None:
     kubeconfig = account(tmp_path, kubectl, [dict(rule) for rule in RIGHTS])
-    options = ("--namespace", "kube-public")
-    with operator(tmp_path, pods_database, kubectl.namespace, *options, kubeconfig=kubeconfig) as running:
+    options = ("--namespace", "kube-node-lease", "--lease-namespace", kubectl.namespace)
+    with operator(tmp_path, pods_database, "kube-public", *options, kubeconfig=kubeconfig) as running:
         assert running.ended() == 2
         assert "may not list limits.tidegate.dev in namespace kube-public" in running.said
-        assert "may not list queues.tidegate.dev in namespace kube-public" in running.said
-        assert kubectl.namespace not in running.said
+        assert "may not list queues.tidegate.dev in namespace kube-node-lease" in running.said
+
+
+def test_a_namespace_that_may_not_be_read_stops_no_other(
+    kubectl: Kubectl, pods_database: str, observer: Observer, tmp_path: Path
+) -> None:
+    kubeconfig = account(tmp_path, kubectl, [dict(rule) for rule in RIGHTS])
+    with operator(
+        tmp_path, pods_database, kubectl.namespace, "--namespace", "kube-public", kubeconfig=kubeconfig
+    ) as running:
+        running.leads()
+        kubectl.apply(limit("vendor-x", maxRunning=4))
+        until_ready(kubectl, "vendor-x")
+        running.until_said("watching failed")
+        assert "kube-public" in running.said
+        assert running.metric('tidegate_operator_namespace_unwatched{watched="kube-public"}') == 1
+        assert running.metric(f'tidegate_operator_namespace_unwatched{{watched="{kubectl.namespace}"}}') == 0
+        assert running.asked("/readyz") == (200, "ok\n")
+        kubectl.apply(limit("vendor-x", maxRunning=5))
+        until_rows(observer, {"vendor-x": 5})
+        assert running.end() == 0
+        assert "Traceback" not in running.said
 
 
 @pytest.mark.slow

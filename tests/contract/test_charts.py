@@ -26,6 +26,7 @@ VERSIONS = [f"1.{minor}.0" for minor in range(29, 38)]
 
 EVERYTHING = """
 clusterId: eu-1
+formerClusterIds: [eu]
 keyPatterns: {team-a: ["team-a-*"]}
 priorityClassName: high
 extraEnv: [{name: A, value: b}]

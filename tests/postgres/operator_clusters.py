@@ -8,26 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from tidegate_operator.beats import Beats
 from tidegate_operator.caches import ObjectCache
 from tidegate_operator.cluster.deployments import Scale
 from tidegate_operator.conditions import find
 from tidegate_operator.config import Config
 from tidegate_operator.databases import Database
 from tidegate_operator.errors import ClusterRefused, ClusterUnavailable
-from tidegate_operator.keepers import Keeper
+from tidegate_operator.leaders import Leader
 from tidegate_operator.metrics import Metrics
-from tidegate_operator.notifications import Doorman
-from tidegate_operator.publishers import Publisher
 from tidegate_operator.reconcile.scaling_observations import Pod
 from tidegate_operator.reconciler import Reconciler
 from tidegate_operator.resources import Identity, Kind
-from tidegate_operator.scalers import Scaler
-from tidegate_operator.writers import Writer
 
 Raw = dict[str, Any]
 Pods = list[Pod]
@@ -35,7 +33,11 @@ Pods = list[Pod]
 
 @dataclass
 class MemoryCluster:
-    """Objects, by kind, namespace and name."""
+    """Objects, by kind, namespace and name.
+
+    ``refuses`` are calls that are answered with 403, ``forbidden`` namespaces of which every call is; the Deployments
+    of ``silent`` do not answer until their event is set.
+    """
 
     objects: dict[tuple[Kind, str, str], Raw] = field(default_factory=dict)
     watchers: list[ObjectCache] = field(default_factory=list)
@@ -45,10 +47,13 @@ class MemoryCluster:
     scales: dict[tuple[str, str], Scale] = field(default_factory=dict)
     running: dict[str, list[Pod]] = field(default_factory=dict)
     rivals: dict[str, Sequence[str]] = field(default_factory=dict)
+    lists: Counter[str | None] = field(default_factory=Counter)
     writes: int = 0
     away: bool = False
     lists_nothing: bool = False
     refuses: frozenset[str] = frozenset()
+    forbidden: frozenset[str] = frozenset()
+    silent: dict[str, asyncio.Event] = field(default_factory=dict)
     serves: frozenset[str] = frozenset({"limits", "queues"})
     before_call: Callable[[str], None] = field(default=lambda _: None)
     _versions: Any = field(default_factory=lambda: itertools.count(1))
@@ -107,18 +112,19 @@ class MemoryCluster:
         return self.serves
 
     async def list(self, kind: Kind, namespace: str | None) -> list[Mapping[str, Any]]:
-        await self._call("list")
+        self.lists[namespace] += 1
+        await self._call("list", namespace)
         if self.lists_nothing:
             return []
         found = [raw for (k, n, _), raw in self.objects.items() if k is kind and namespace in {None, n}]
         return list(found)
 
     async def get(self, identity: Identity) -> Mapping[str, Any] | None:
-        await self._call("get")
+        await self._call("get", identity.namespace)
         return self.objects.get((identity.kind, identity.namespace, identity.name))
 
     async def patch_status(self, identity: Identity, patch: Mapping[str, Any]) -> Mapping[str, Any]:
-        await self._call("patch_status")
+        await self._call("patch_status", identity.namespace)
         known = self.objects.get((identity.kind, identity.namespace, identity.name))
         if known is None:
             raise ClusterRefused("not found", 404)
@@ -130,16 +136,18 @@ class MemoryCluster:
         return changed
 
     async def create(self, identity: Identity, reason: str, message: str, *, warning: bool) -> None:
-        await self._call("create")
+        await self._call("create", identity.namespace)
         self.events.append((identity.name, reason))
         self.notes.append(f"{'Warning' if warning else 'Normal'}: {message}")
 
     async def scale(self, namespace: str, name: str) -> Scale | None:
-        await self._call("scale")
+        await self._call("scale", namespace)
+        if name in self.silent:
+            await self.silent[name].wait()
         return self.scales.get((namespace, name))
 
     async def set_scale(self, namespace: str, name: str, replicas: int, version: str) -> bool:
-        await self._call("set_scale")
+        await self._call("set_scale", namespace)
         known = self.scales[namespace, name]
         if known.version != version:
             return False
@@ -147,20 +155,20 @@ class MemoryCluster:
         return True
 
     async def pods(self, namespace: str, selector: str) -> Pods:
-        await self._call(f"pods {namespace}")
+        await self._call("pods", namespace)
         return [*self.running.get(selector, ())]
 
     async def autoscalers(self, namespace: str) -> dict[str, Sequence[str]]:
-        await self._call(f"autoscalers {namespace}")
+        await self._call("autoscalers", namespace)
         return self.rivals
 
-    async def _call(self, name: str) -> None:
+    async def _call(self, name: str, namespace: str | None = None) -> None:
         self.calls.append(name)
         self.before_call(name)
         await asyncio.sleep(0)
         if self.away:
             raise ClusterUnavailable(f"{name}: connection refused")
-        if name in self.refuses:
+        if name in self.refuses or namespace in self.forbidden:
             raise ClusterRefused(f"{name}: forbidden", 403)
 
     def _tell(self, kind: Kind, raw: Raw) -> None:
@@ -183,14 +191,21 @@ def merged(before: Mapping[str, Any], patch: Mapping[str, Any]) -> Raw:
 
 
 @dataclass
-class Leader:
+class Led:
     """One leader at work on a cluster in memory."""
 
     cluster: MemoryCluster
     cache: ObjectCache
     reconciler: Reconciler
     metrics: Metrics
+    beats: Beats
     task: asyncio.Task[None]
+
+    @property
+    def passes(self) -> int:
+        """Passes of its reconciler."""
+        samples = [sample for family in self.metrics.passes.collect() for sample in family.samples]
+        return int(next(sample.value for sample in samples if sample.name.endswith("_count")))
 
     async def until(self, holds: Callable[[], Any]) -> None:
         """Wait until something holds; fail when the leader ends, or after 20 s."""
@@ -202,40 +217,33 @@ class Leader:
 
 @asynccontextmanager
 async def leading(
-    cluster: MemoryCluster, database_url: str, *, cluster_id: str = "c1", **settings: Any
-) -> AsyncIterator[Leader]:
-    """Lead as long as the block runs: the work of one leader, as the process wires it."""
+    cluster: MemoryCluster,
+    database_url: str,
+    *,
+    cluster_id: str = "c1",
+    listen_url: Callable[[], str] | None = None,
+    **settings: Any,
+) -> AsyncIterator[Led]:
+    """Lead as long as the block runs, as the process does."""
     quick: dict[str, Any] = {"numbers_every": 0.1, "drift_every": 0.5, "list_every": 600.0}
     config = Config(database_url=database_url, cluster_id=cluster_id, **{**quick, **settings})
     database = Database(lambda: database_url, cluster_id)
-    cache, metrics = cluster.watch(), Metrics()
-    writer = Writer(cache, cluster, cluster, metrics)
-    doorman = Doorman(database, cluster_id, lambda: database_url)
-    keepers = [
-        Keeper(kind, cache, cluster, config=config, cluster=cluster_id, metrics=metrics)
-        for kind in (Kind.QUEUE, Kind.LIMIT)
-    ]
-    reconciler = Reconciler(
+    cache, metrics, beats = cluster.watch(), Metrics(), Beats()
+    leader = Leader(
         cache,
         cluster,
+        cluster,
+        cluster,
         database,
-        keepers=keepers,
-        publisher=Publisher(cache, writer, metrics),
-        doorman=doorman,
-        scaler=Scaler(cluster, metrics),
+        listen_url=listen_url or (lambda: database_url),
         config=config,
+        cluster_id=cluster_id,
         metrics=metrics,
+        beats=beats,
     )
-
-    async def work() -> None:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(reconciler.run())
-            group.create_task(writer.run())
-            group.create_task(doorman.listen(reconciler.hear))
-
-    task = asyncio.create_task(work())
+    task = asyncio.create_task(leader.work())
     try:
-        yield Leader(cluster, cache, reconciler, metrics, task)
+        yield Led(cluster, cache, leader.reconciler, metrics, beats, task)
     finally:
         task.cancel()
         await asyncio.wait([task])

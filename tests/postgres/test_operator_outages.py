@@ -13,6 +13,8 @@ import pytest
 from tests.postgres.operator_clusters import MemoryCluster, leading
 from tidegate.store.embedded import EmbeddedServer
 from tidegate.store.operators import OperatorStore
+from tidegate_operator.cluster.deployments import Scale
+from tidegate_operator.conditions import find
 from tidegate_operator.databases import Database, from_file
 from tidegate_operator.notifications import watcher_of
 from tidegate_operator.resources import Kind
@@ -56,6 +58,39 @@ async def test_what_changes_while_the_database_is_away_is_caught_up_with(
                 while {row["key"]: row["max_running"] for row in await connection.fetch(ROWS)} != wanted:
                     await asyncio.sleep(0.02)
             await connection.close()
+    finally:
+        await asyncio.to_thread(server.stop)
+
+
+async def test_scaling_says_that_it_cannot_see_the_demand(server_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidegate_operator.reconciler.SAY_AFTER", 0.1)
+    monkeypatch.setattr("tidegate_operator.reconciler.MAX_BACKOFF", 0.5)
+    cluster = MemoryCluster()
+    cluster.scales["team", "mailers"] = Scale(2, "1", "app=mailers")
+    cluster.apply(Kind.QUEUE, "mail", {"workers": {"deploymentRef": {"name": "mailers"}, "minReplicas": 2}})
+    cluster.apply(Kind.QUEUE, "off", {"workers": {"deploymentRef": {"name": "others"}}, "scaling": {"mode": "Off"}})
+
+    def active(name: str) -> str:
+        return str(find(cluster.status(Kind.QUEUE, name), "ScalingActive").get("reason"))
+
+    server = EmbeddedServer(server_folder)
+    await asyncio.to_thread(server.start)
+    url = server.url
+    try:
+        async with leading(cluster, url) as leader:
+            await leader.until(lambda: active("mail") == "ByDemand")
+            await asyncio.to_thread(server.stop)
+            await leader.until(lambda: active("mail") == "DatabaseUnavailable")
+            assert active("off") == "DeploymentNotFound"
+            written = cluster.calls.count("set_scale")
+        # a leader that never saw the database says so too
+        cluster.apply(Kind.QUEUE, "new", {"workers": {"deploymentRef": {"name": "mailers"}, "minReplicas": 2}})
+        async with leading(cluster, url) as leader:
+            await leader.until(lambda: active("new") == "DatabaseUnavailable")
+            assert cluster.calls.count("set_scale") == written
+            server = EmbeddedServer(server_folder, port=urlsplit(url).port)
+            await asyncio.to_thread(server.start)
+            await leader.until(lambda: active("mail") == active("new") == "ByDemand")
     finally:
         await asyncio.to_thread(server.stop)
 

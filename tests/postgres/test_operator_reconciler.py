@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import time
 from datetime import timedelta
 from functools import partial
 from typing import Any
 
 import pytest
 
+from tests.commands import tidegate_command
 from tests.postgres.operator_clusters import MemoryCluster, leading
+from tidegate.ports import OfficeLost
+from tidegate.store.operators import OperatorStore
 from tidegate.store.queues import set_queue
+from tidegate_operator.beats import LoopEnded
+from tidegate_operator.conditions import find
 from tidegate_operator.keepers import Keeper
+from tidegate_operator.notifications import Doorman
 from tidegate_operator.reconcile.patterns import KeyPatterns
+from tidegate_operator.reconcile.ticks import SOONEST
 from tidegate_operator.resources import Kind
+from tidegate_operator.scalers import Scaler
+from tidegate_operator.writers import PAUSE
 
 LIMIT, QUEUE = Kind.LIMIT, Kind.QUEUE
 READY = ("True", "InForce")
@@ -22,6 +33,15 @@ READY = ("True", "InForce")
 @pytest.fixture
 def cluster() -> MemoryCluster:
     return MemoryCluster()
+
+
+NOTES_OPENINGS = """
+create table public.opened(at timestamptz);
+create function public.note() returns trigger language plpgsql as $$
+  begin if new.max_running is null then insert into public.opened values (now()); end if; return null; end $$;
+create trigger note after update on tidegate.keys for each row execute function public.note();
+"""
+"""Whenever a key is without a limit for a moment, that is remembered."""
 
 
 async def policy(connection: Any, key: str = "vendor-x") -> tuple[Any, ...] | None:
@@ -70,9 +90,9 @@ async def test_nothing_is_written_when_nothing_changes(
         await leader.until(lambda: all(cluster.ready(k, n) == READY for k, _, n in cluster.objects))
         await eventually(connection, "select count(*) from tidegate.sleepers", 20)
         rows = await connection.fetchval(VERSIONS)
-        calls, beat = len(cluster.calls), leader.reconciler.beat
+        calls, passes = len(cluster.calls), leader.passes
         # with a look at the numbers every 0.1 s and at every row every 0.5 s
-        await leader.until(lambda: leader.reconciler.beat > beat + 1.2)
+        await leader.until(lambda: leader.passes > passes + 11)
         assert len(cluster.calls) == calls
         assert await connection.fetchval(VERSIONS) == rows
 
@@ -123,7 +143,9 @@ async def test_a_queue_without_its_object_keeps_its_jobs_and_loses_its_settings(
         await leader.until(lambda: cluster.ready(QUEUE, "mail") == READY)
         await connection.execute("select tidegate.enqueue('mail', 'a')")
         cluster.delete(QUEUE, "mail")
-        await eventually(connection, "select count(*) from tidegate.queues where owner is null and not suspended", 1)
+        await eventually(
+            connection, "select count(*) from tidegate.queues where owner is null and declared_order = 'priority'", 1
+        )
         assert await connection.fetchval("select count(*) from tidegate.jobs") == 1
 
 
@@ -132,14 +154,7 @@ async def test_a_replace_never_opens_the_limit(
     cluster: MemoryCluster, database_url: str, connection: Any, heard: bool
 ) -> None:
     cluster.apply(LIMIT, "vendor-x", {"maxRunning": 4, "deletionGracePeriod": "0s"})
-    await connection.execute(
-        """
-        create table opened(at timestamptz);
-        create function note() returns trigger language plpgsql as $$
-          begin if new.max_running is null then insert into opened values (now()); end if; return null; end $$;
-        create trigger note after update on tidegate.keys for each row execute function note();
-        """
-    )
+    await connection.execute(NOTES_OPENINGS)
     async with leading(cluster, database_url, list_every=0.2) as leader:
         await leader.until(lambda: cluster.ready(LIMIT, "vendor-x") == READY)
         for running in (5, 6, 7):
@@ -147,7 +162,7 @@ async def test_a_replace_never_opens_the_limit(
             uid = cluster.apply(LIMIT, "vendor-x", {"maxRunning": running, "deletionGracePeriod": "0s"}, heard=heard)
             await leader.until(lambda: cluster.ready(LIMIT, "vendor-x") == READY)
             assert await policy(connection) == (running, uid)
-        assert await connection.fetchval("select count(*) from opened") == 0
+        assert await connection.fetchval("select count(*) from public.opened") == 0
 
 
 async def test_two_objects_for_one_key(cluster: MemoryCluster, database_url: str, connection: Any) -> None:
@@ -464,3 +479,282 @@ async def test_a_status_that_was_refused_is_written_once_it_may_be(
         await leader.until(lambda: "patch_status" in cluster.calls)
         cluster.refuses = frozenset()
         await leader.until(lambda: cluster.ready(LIMIT, "vendor-x") == READY)
+
+
+async def test_a_leader_that_lost_its_office_gives_up_nothing_of_its_successor(
+    cluster: MemoryCluster, database_url: str, connection: Any
+) -> None:
+    """Both watch the queue under one name, that of their cluster."""
+    cluster.apply(QUEUE, "mail", {})
+    watched = "select count(*) from tidegate.sleepers"
+    async with leading(cluster, database_url) as first:
+        await first.until(lambda: cluster.ready(QUEUE, "mail") == READY)
+        await eventually(connection, watched, 1)
+        await connection.execute("delete from tidegate.sleepers")
+        async with leading(cluster, database_url) as second:
+            await eventually(connection, watched, 1)
+            first.task.cancel()
+            await asyncio.wait([first.task], timeout=20)
+            assert not second.task.done()
+            assert await connection.fetchval(watched) == 1
+
+
+async def test_a_queue_that_was_suspended_stays_so_when_its_object_goes(
+    cluster: MemoryCluster, database_url: str, connection: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing that a person stopped starts because its object was deleted; the next object decides again."""
+    monkeypatch.setattr("tidegate_operator.reconcile.queues.DELETION_GRACE_PERIOD", timedelta(0))
+    cluster.apply(QUEUE, "mail", {"order": "Fair", "suspend": True})
+    async with leading(cluster, database_url) as leader:
+        await leader.until(lambda: cluster.ready(QUEUE, "mail") == READY)
+        cluster.delete(QUEUE, "mail")
+        ended = "select count(*) from tidegate.queues where owner is null and declared_order = 'priority'"
+        await eventually(connection, ended, 1)
+        assert await connection.fetchval("select suspended from tidegate.queues")
+        cluster.apply(QUEUE, "mail", {})
+        await leader.until(lambda: cluster.ready(QUEUE, "mail") == READY)
+        assert not await connection.fetchval("select suspended or held_by_hand from tidegate.queues")
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        ("new", {"key": "k", "maxRunning": 5}, READY, {"k": 5}),
+        ("old", {"key": "k", "maxRunning": 5, "ofALaterRelease": 1}, ("False", "Invalid"), {"k": 4}),
+        ("old", {"key": "other", "maxRunning": 5}, READY, {"other": 5}),
+    ],
+    ids=["by another object", "perhaps by one that cannot be read", "not by the next object of its owner's name"],
+)
+async def test_a_row_that_is_asked_for_while_its_end_is_confirmed(
+    cluster: MemoryCluster, database_url: str, connection: Any, monkeypatch: pytest.MonkeyPatch, case: tuple[Any, ...]
+) -> None:
+    """The next object comes while the answer that the owner is gone is on its way."""
+    name, spec, ready, left = case
+    cluster.apply(LIMIT, "old", {"key": "k", "maxRunning": 4, "deletionGracePeriod": "0s"})
+    await connection.execute(NOTES_OPENINGS)
+    sweep = Keeper._sweep
+
+    async def meanwhile(self: Keeper, store: Any, epoch: int, decisions: Any, kept: Any) -> None:
+        if any(each.due is not None for each in decisions.values()) and not cluster.objects:
+            cluster.apply(LIMIT, name, spec)
+        await sweep(self, store, epoch, decisions, kept)
+
+    async with leading(cluster, database_url) as leader:
+        await leader.until(lambda: cluster.ready(LIMIT, "old") == READY)
+        monkeypatch.setattr(Keeper, "_sweep", meanwhile)
+        cluster.delete(LIMIT, "old")
+        await leader.until(lambda: cluster.objects and cluster.ready(LIMIT, name) == ready)
+        if "k" in left:
+            passes = leader.passes
+            await leader.until(lambda: leader.passes > passes + 5)
+            assert await connection.fetchval("select count(*) from public.opened") == 0
+        rows = "select json_object_agg(key, max_running)::text from tidegate.limits"
+        await eventually(connection, rows, json.dumps(left).replace(":", " :").replace("{", "{ ").replace("}", " }"))
+
+
+async def test_a_namespace_that_may_not_be_read_stops_no_other(
+    cluster: MemoryCluster, database_url: str, connection: Any
+) -> None:
+    namespaces = ("team", "gone")
+    cluster.apply(LIMIT, "vendor-x", {"maxRunning": 4})
+    cluster.apply(LIMIT, "theirs", {"maxRunning": 4, "deletionGracePeriod": "0s"}, namespace="gone")
+    async with leading(cluster, database_url, namespaces=namespaces) as leader:
+        await leader.until(lambda: all(cluster.ready(k, n, ns) == READY for k, ns, n in cluster.objects))
+    cluster.forbidden = frozenset({"gone"})
+    async with leading(cluster, database_url, namespaces=namespaces) as leader:
+        cluster.apply(LIMIT, "vendor-x", {"maxRunning": 5})
+        await leader.until(lambda: cluster.status(LIMIT, "vendor-x").get("observedGeneration") == 2)
+        # what stands there stays: nobody can tell whether its objects are gone
+        cluster.delete(LIMIT, "theirs", namespace="gone")
+        cluster.apply(LIMIT, "wants-it", {"key": "theirs", "maxRunning": 9})
+        await leader.until(lambda: cluster.ready(LIMIT, "wants-it") == ("False", "KeyConflict"))
+        assert (await policy(connection, "theirs") or ())[0] == 4
+        cluster.forbidden = frozenset()
+        await leader.until(lambda: cluster.ready(LIMIT, "wants-it") == READY)
+
+
+async def test_a_busy_database_does_not_make_the_operator_spin(
+    cluster: MemoryCluster, database_url: str, connection: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """News of a queue that nobody serves is worth a look at that queue, a few times a second at most."""
+    cluster.apply(QUEUE, "mail", {})
+    cluster.apply(QUEUE, "bulk", {})
+    cluster.apply(LIMIT, "vendor-x", {"maxRunning": 4})
+    async with leading(cluster, database_url, numbers_every=3600.0, drift_every=3600.0) as leader:
+        await leader.until(lambda: all(cluster.ready(k, n) == READY for k, _, n in cluster.objects))
+        await leader.until(lambda: leader.metrics.listening._value.get() == 1)
+        await connection.execute("select tidegate.enqueue('mail', 'a')")
+        await leader.until(lambda: cluster.status(QUEUE, "mail").get("runnable") == 1)
+        reads: list[Any] = []
+        queue_numbers, limit_numbers = OperatorStore.queue_numbers, OperatorStore.limit_numbers
+
+        async def of_queues(self: OperatorStore, names: Any) -> Any:
+            reads.append([*names])
+            return await queue_numbers(self, names)
+
+        async def of_limits(self: OperatorStore, keys: Any) -> Any:
+            reads.append("limits")
+            return await limit_numbers(self, keys)
+
+        monkeypatch.setattr(OperatorStore, "queue_numbers", of_queues)
+        monkeypatch.setattr(OperatorStore, "limit_numbers", of_limits)
+        began, passes = time.monotonic(), leader.passes
+        while time.monotonic() - began < 1.5:
+            leader.reconciler.hear("mail")
+            leader.reconciler.hear("served by workers")
+            await asyncio.sleep(0.001)
+        most = (time.monotonic() - began) / SOONEST + 2
+        assert 2 <= len(reads) <= most
+        assert all(each == ["mail"] for each in reads)
+        assert leader.passes - passes <= most
+
+
+async def test_a_cluster_under_another_id_takes_over_what_it_marked_with_the_former(
+    cluster: MemoryCluster, database_url: str, connection: Any
+) -> None:
+    uid = cluster.apply(LIMIT, "vendor-x", {"maxRunning": 4, "deletionGracePeriod": "0s"})
+    cluster.apply(LIMIT, "gone", {"maxRunning": 4, "deletionGracePeriod": "0s"})
+    cluster.apply(QUEUE, "mail", {"order": "Fair"})
+    async with leading(cluster, database_url, cluster_id="old") as old:
+        await old.until(lambda: all(cluster.ready(k, n) == READY for k, _, n in cluster.objects))
+        cluster.delete(LIMIT, "gone", heard=False)
+        async with leading(cluster, database_url, cluster_id="new") as leader:
+            await leader.until(lambda: cluster.ready(LIMIT, "vendor-x") == ("False", "KeyConflict"))
+            await leader.until(lambda: cluster.ready(QUEUE, "mail") == ("False", "QueueConflict"))
+            message = find(cluster.status(LIMIT, "vendor-x"), "Ready")["message"]
+            assert "this very object, under the cluster id old" in message
+            assert "formerClusterIds" in message
+        async with leading(cluster, database_url, cluster_id="new", former_cluster_ids=("old",)) as leader:
+            await leader.until(lambda: all(cluster.ready(k, n) == READY for k, _, n in cluster.objects))
+            assert await policy(connection) == (4, uid)
+            await eventually(connection, "select count(*) from tidegate.limits where key = 'gone'", 0)
+            ids = "select array_agg(distinct owner->>'cluster') from tidegate.limits"
+            assert await connection.fetchval(ids) == ["new"]
+            assert await connection.fetchval("select owner->>'cluster' from tidegate.queues") == "new"
+            # whoever still works under the former id is ended by its next write
+            cluster.watchers[:] = [old.cache, leader.cache]
+            cluster.apply(LIMIT, "vendor-x", {"maxRunning": 5, "deletionGracePeriod": "0s"})
+            await asyncio.wait([old.task], timeout=20)
+            assert isinstance(old.task.exception(), OfficeLost)
+            await leader.until(lambda: cluster.status(LIMIT, "vendor-x").get("observedGeneration") == 2)
+    assert await connection.fetchval("select count(*) from tidegate.sleepers") == 0
+
+
+async def test_a_namespace_that_may_not_be_read_is_listed_alone_and_its_statuses_take_nobodys_turn(
+    cluster: MemoryCluster, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate_operator.listers.RELIST_EVERY", 0.05)
+    monkeypatch.setattr("tidegate_operator.listers.FIRST_RETRY", 0.05)
+    for number in range(40):
+        cluster.apply(LIMIT, f"theirs-{number}", {"maxRunning": 4}, namespace="gone")
+    async with leading(cluster, database_url, namespaces=("team", "gone")) as leader:
+        await leader.until(lambda: all(cluster.ready(k, n, ns) == READY for k, ns, n in cluster.objects))
+        cluster.forbidden = frozenset({"gone"})
+        lists = cluster.lists["team"]
+        leader.cache.relist()
+        await leader.until(lambda: cluster.lists["gone"] > lists + 3)
+        assert cluster.lists["team"] <= lists + 2
+        # 40 statuses that are refused, five times as many as are written at one time
+        for number in range(40):
+            cluster.apply(LIMIT, f"theirs-{number}", {"maxRunning": 5}, namespace="gone")
+        await leader.until(lambda: cluster.calls.count("patch_status") >= 80)
+        began = asyncio.get_running_loop().time()
+        cluster.apply(LIMIT, "ours", {"maxRunning": 4})
+        await leader.until(lambda: cluster.ready(LIMIT, "ours") == READY)
+        assert asyncio.get_running_loop().time() - began < PAUSE
+        assert leader.metrics.failures.labels("listing")._value.get() >= 4
+
+
+async def test_a_listener_that_fails_is_seen_and_heard_of(
+    cluster: MemoryCluster,
+    database_url: str,
+    connection: Any,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    caplog.set_level("INFO")
+    monkeypatch.setattr("tidegate_operator.notifications.RETRY", 0.1)
+    monkeypatch.setattr("tidegate_operator.notifications.HOUSE_EVERY", 0.1)
+    nowhere = "postgresql://nobody@127.0.0.1:9/none"
+    url = [nowhere]
+    cluster.apply(QUEUE, "mail", {})
+    async with leading(cluster, database_url, listen_url=lambda: url[0]) as leader:
+        await leader.until(lambda: leader.metrics.failures.labels("listening")._value.get() >= 2)
+        assert leader.metrics.listening._value.get() == 0
+        url[0] = database_url
+        await leader.until(lambda: leader.metrics.listening._value.get() == 1)
+        # another URL is taken up while the connection of the first still stands
+        listener = "select pid from pg_stat_activity where application_name = 'tidegate listener'"
+        before = await connection.fetchval(listener)
+        url[0] = f"{database_url}{'&' if '?' in database_url else '?'}work_mem=5MB"
+        await eventually(connection, f"select count(*) from ({listener} and pid <> {before}) another", 1)  # noqa: S608 - a number
+        said = [each.getMessage() for each in caplog.records if "listening" in each.getMessage()]
+        assert said[:2] == ["listening failed and is tried again", "listening works again"]
+
+        await connection.execute("alter procedure tidegate.maintain(uuid) rename to maintain_no_more")
+        await leader.until(lambda: leader.metrics.failures.labels("housekeeping")._value.get() >= 2)
+        await connection.execute("alter procedure tidegate.maintain_no_more(uuid) rename to maintain")
+        await leader.until(lambda: "housekeeping works again" in caplog.text)
+        assert caplog.text.count("housekeeping failed") == 1
+
+
+async def test_a_loop_that_ends_ends_the_leader(
+    cluster: MemoryCluster, database_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    ended = asyncio.Event()
+
+    async def end(_: Doorman) -> None:
+        await ended.wait()
+
+    monkeypatch.setattr(Doorman, "keep_house", end)
+    async with leading(cluster, database_url) as leader:
+        await leader.until(lambda: leader.metrics.database_up._value.get() == 1)
+        ended.set()
+        await asyncio.wait([leader.task], timeout=20)
+        assert isinstance(leader.task.exception(), LoopEnded)
+        assert leader.metrics.leads._value.get() == 0
+    assert "a loop has ended" in caplog.text
+
+
+async def test_every_loop_shows_that_it_turns(
+    cluster: MemoryCluster, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate_operator.notifications.HOUSE_EVERY", 0.1)
+    for module in ("reconciler", "scalers", "writers"):
+        monkeypatch.setattr(f"tidegate_operator.{module}.REST", 0.1)
+    monkeypatch.setattr("tidegate_operator.listers.RELIST_EVERY", 0.1)
+    stuck = asyncio.Event()
+    async with leading(cluster, database_url) as leader:
+        loops = {"the reconciler", "lists", "scaling", "status writes", "Events", "housekeeping"}
+        await leader.until(lambda: leader.beats.loops == loops)
+        began = asyncio.get_running_loop().time()
+        await leader.until(lambda: asyncio.get_running_loop().time() > began + 1.5)
+        assert leader.beats.late(1.0) is None
+
+        async def hang(*_: Any, **__: Any) -> None:
+            await stuck.wait()
+
+        monkeypatch.setattr(Scaler, "_is_due", lambda *_: False)
+        monkeypatch.setattr(Keeper, "keep", hang)
+        await leader.until(lambda: leader.beats.late(1.0))
+        assert str(leader.beats.late(1.0)).startswith("the reconciler has not turned for ")
+    assert leader.beats.late(0.0) is None
+
+
+async def test_rows_of_a_cluster_that_is_no_more_can_be_given_up_by_hand(
+    cluster: MemoryCluster, database_url: str, connection: Any
+) -> None:
+    """The commands are those of docs/kubernetes.md, "Rows of another id"."""
+    cluster.apply(LIMIT, "vendor-x", {"maxRunning": 4})
+    cluster.apply(QUEUE, "mail", {"order": "Fair"})
+    async with leading(cluster, database_url, cluster_id="dead") as dead:
+        await dead.until(lambda: all(cluster.ready(k, n) == READY for k, _, n in cluster.objects))
+    async with leading(cluster, database_url) as leader:
+        await leader.until(lambda: cluster.ready(LIMIT, "vendor-x") == ("False", "KeyConflict"))
+        await leader.until(lambda: cluster.ready(QUEUE, "mail") == ("False", "QueueConflict"))
+        cleared = await asyncio.to_thread(
+            tidegate_command, "limits", "clear", "vendor-x", "--force", database_url=database_url
+        )
+        assert (cleared.code, cleared.out) == (0, "limit vendor-x: cleared\n")
+        await connection.execute("select tidegate.set_queue('mail', '{\"owner\": null}')")
+        await leader.until(lambda: all(cluster.ready(k, n) == READY for k, _, n in cluster.objects))

@@ -162,6 +162,45 @@ async def test_scaling_by_hand_in_auto_is_answered(cluster: MemoryCluster, datab
 async def test_what_is_settled_is_not_looked_at_all_the_time(cluster: MemoryCluster, database_url: str) -> None:
     async with leading(cluster, database_url) as leader:
         await leader.until(lambda: condition(cluster, "ScalingActive") == ("True", "ByDemand"))
-        looks, beat = cluster.calls.count("scale"), leader.reconciler.beat
-        await leader.until(lambda: leader.reconciler.beat > beat + 1)
+        looks, passes = cluster.calls.count("scale"), leader.passes
+        await leader.until(lambda: leader.passes > passes + 9)
         assert cluster.calls.count("scale") <= looks + 1
+
+
+async def test_a_deployment_that_does_not_answer_holds_up_nobody(
+    cluster: MemoryCluster, database_url: str, connection: Any
+) -> None:
+    cluster.silent["mailers"] = asyncio.Event()
+    cluster.scales["team", "printers"] = Scale(0, "1", "app=printers")
+    async with leading(cluster, database_url) as leader:
+        await leader.until(lambda: "scale" in cluster.calls)
+        cluster.apply(LIMIT, "vendor-x", {"maxRunning": 2})
+        await leader.until(lambda: cluster.ready(LIMIT, "vendor-x") == ("True", "InForce"))
+        cluster.apply(QUEUE, "print", {**queue_spec(), "workers": {"deploymentRef": {"name": "printers"}, "slots": 2}})
+        await connection.execute("select tidegate.enqueue('print', 'a') from generate_series(1, 6)")
+        await leader.until(lambda: cluster.scales["team", "printers"].replicas == 3)
+        await enqueue(connection, 2)
+        cluster.silent.pop("mailers").set()
+        await leader.until(lambda: replicas(cluster) == 1)
+
+
+async def test_a_look_that_lasted_does_not_scale_for_an_object_that_changed_meanwhile(
+    cluster: MemoryCluster, database_url: str, connection: Any
+) -> None:
+    cluster.silent["mailers"] = asyncio.Event()
+    await enqueue(connection, 6)
+    async with leading(cluster, database_url) as leader:
+        await leader.until(lambda: "scale" in cluster.calls)
+        cluster.apply(QUEUE, "mail", queue_spec({"mode": "Off"}))
+        await leader.until(lambda: cluster.status(QUEUE, "mail").get("observedGeneration") == 2)
+        cluster.silent.pop("mailers").set()
+        await leader.until(lambda: condition(cluster, "ScalingActive") == ("False", "ScalingOff"))
+        assert "set_scale" not in cluster.calls
+
+
+async def test_a_right_on_deployments_that_is_missing_is_said(cluster: MemoryCluster, database_url: str) -> None:
+    cluster.refuses = frozenset({"scale"})
+    async with leading(cluster, database_url) as leader:
+        await leader.until(lambda: condition(cluster, "ScalingActive") == ("False", "NotPermitted"))
+        cluster.refuses = frozenset()
+        await leader.until(lambda: condition(cluster, "ScalingActive") == ("True", "ByDemand"))

@@ -40,7 +40,7 @@ def wanted(key: str, running: int, *, by: Ownership, expected: Ownership | None 
 async def test_a_row_is_written_with_its_owner_and_read_back(store: OperatorStore) -> None:
     epoch = await store.take_office("pod-1")
     assert await store.own("limits", epoch, [wanted("k", 4, by=owner())]) == {"k": Outcome.WRITTEN}
-    held = (await store.held("limits", ["k", "unknown"], owned=False))["k"]
+    held = (await store.held("limits", ["k", "unknown"]))["k"]
     assert held.owner == owner()
     assert held.declared
     assert held.fields == LimitPolicy(key="k", max_running=4).model_dump()
@@ -51,7 +51,7 @@ async def test_a_queue_is_written_with_its_owner_and_read_back(store: OperatorSt
     spec = QueueSpec(name="mail", order=QueueOrder.FAIR, default_timeout=timedelta(minutes=1), keep_dead=timedelta(0))
     changes = {**spec.to_changes(), "owner": owner().to_json()}
     assert await store.own("queues", epoch, [Wanted("mail", None, changes)]) == {"mail": Outcome.WRITTEN}
-    held = (await store.held("queues", ["mail"], owned=False))["mail"]
+    held = (await store.held("queues", ["mail"]))["mail"]
     assert (held.fields, held.declared, held.owner) == (spec.model_dump(), True, owner())
 
 
@@ -60,7 +60,7 @@ async def test_a_queue_that_nobody_declared_is_told_from_one_that_somebody_set(
 ) -> None:
     await connection.execute("select tidegate.ensure_queue('plain')")
     await connection.execute("select tidegate.set_queue('set', '{\"suspended\": true}')")
-    held = await store.held("queues", ["plain", "set"], owned=False)
+    held = await store.held("queues", ["plain", "set"])
     assert {name: each.declared for name, each in held.items()} == {"plain": False, "set": True}
 
 
@@ -71,13 +71,13 @@ async def test_owned_rows_are_found_without_their_names(store: OperatorStore, co
         'select tidegate.change_limit(\'theirs\', \'{"max_running": 1, "owner": {"cluster": "c2", "uid": "z",'
         ' "namespace": "n", "name": "m"}}\'), tidegate.change_limit(\'by hand\', \'{"max_running": 1}\')'
     )
-    assert set(await store.held("limits", [], owned=True)) == {"mine"}
-    assert set(await store.held("limits", ["theirs", "by hand"], owned=True)) == {"mine", "theirs", "by hand"}
+    assert set(await store.held("limits", [], owners=["c1"])) == {"mine"}
+    assert set(await store.held("limits", ["theirs", "by hand"], owners=["c1"])) == {"mine", "theirs", "by hand"}
 
 
 async def test_an_owner_that_no_operator_wrote_is_somebody_elses(store: OperatorStore, connection: Any) -> None:
     await connection.execute('select tidegate.change_limit(\'k\', \'{"max_running": 1, "owner": {"team": "x"}}\')')
-    held = (await store.held("limits", ["k"], owned=False))["k"]
+    held = (await store.held("limits", ["k"]))["k"]
     assert held.owner is not None
     assert held.owner.cluster == UNREADABLE
 
@@ -87,7 +87,7 @@ async def test_a_row_that_got_another_owner_meanwhile_is_left_alone(store: Opera
     await store.own("limits", epoch, [wanted("k", 4, by=owner("a"))])
     outcomes = await store.own("limits", epoch, [wanted("k", 9, by=owner("b")), wanted("free", 1, by=owner("b"))])
     assert outcomes == {"k": Outcome.TAKEN, "free": Outcome.WRITTEN}
-    assert (await store.held("limits", ["k"], owned=False))["k"].owner == owner("a")
+    assert (await store.held("limits", ["k"]))["k"].owner == owner("a")
 
 
 async def test_a_replacement_is_one_update(store: OperatorStore, connection: Any) -> None:

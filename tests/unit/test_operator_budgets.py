@@ -92,33 +92,38 @@ def test_a_bucket_saves_up_no_more_than_a_second() -> None:
 
 
 def test_everything_is_due_at_first_and_rows_again_after_a_list() -> None:
-    ticks = Ticks(2.0, 60.0, 600.0)
+    ticks = Ticks(2.0, 60.0)
     assert ticks.numbers_are_due(1.0)
     assert ticks.drift_is_due(1.0)
-    assert ticks.list_is_due(1.0)
-    ticks.list_done(10.0)
+    assert not ticks.news_is_due(1.0)
     ticks.drift_done(10.0)
-    ticks.numbers_done(10.0)
+    ticks.numbers_done(10.0, 10.0)
     assert ticks.next() == 12.0
     assert not ticks.drift_is_due(69.9)
-    ticks.list_done(20.0)
+    ticks.drift_soon(20.0)
     assert ticks.drift_is_due(20.0)
 
 
-def test_a_watch_that_begins_anew_costs_one_list_in_five_seconds() -> None:
-    ticks = Ticks(2.0, 60.0, 600.0)
-    ticks.list_done(100.0)
-    ticks.list_soon(101.0)
-    assert not ticks.list_is_due(104.9)
-    assert ticks.list_is_due(105.0)
-    ticks.list_done(110.0)
-    ticks.list_soon(120.0)
-    assert ticks.list_is_due(120.0)
+def test_news_is_looked_at_a_quarter_of_a_second_after_the_last_look() -> None:
+    ticks = Ticks(2.0, 60.0)
+    ticks.drift_done(100.0)
+    ticks.numbers_done(100.0, 100.0)
+    assert ticks.news_soon(100.1)
+    assert not ticks.news_is_due(100.2)
+    assert ticks.next() == 100.25
+    # whatever else is heard until then changes nothing
+    assert not ticks.news_soon(100.2)
+    assert ticks.news_is_due(100.25)
+    ticks.news_done(100.25, 100.25)
+    assert ticks.next() == 102.0
+    ticks.numbers_soon(100.3)
+    assert not ticks.numbers_are_due(100.4)
+    assert ticks.numbers_are_due(100.5)
 
 
-def test_news_makes_numbers_due_a_quarter_of_a_second_after_the_last_look() -> None:
-    ticks = Ticks(2.0, 60.0, 600.0)
-    ticks.numbers_done(100.0)
-    ticks.numbers_soon(100.1)
-    assert not ticks.numbers_are_due(100.2)
-    assert ticks.numbers_are_due(100.25)
+def test_a_look_that_takes_long_leaves_as_much_time_free() -> None:
+    ticks = Ticks(2.0, 60.0)
+    ticks.news_done(100.0, 103.0)
+    ticks.news_soon(103.1)
+    assert not ticks.news_is_due(105.9)
+    assert ticks.news_is_due(106.0)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tidegate.errors import ConfigurationError, InvalidInput, TidegateError
-from tidegate_operator.config import Config, read_namespaces, read_patterns
+from tidegate_operator.config import Config, read_names, read_patterns
 from tidegate_operator.databases import from_file
 from tidegate_operator.reconcile.patterns import KeyPatterns
 
@@ -29,7 +29,7 @@ def test_settings_that_are_refused(settings: dict[str, object], word: str) -> No
 
 
 def test_namespaces_come_from_flags_and_from_a_variable() -> None:
-    assert read_namespaces(["a b", "c,d", "a", ""]) == ("a", "b", "c", "d")
+    assert read_names(["a b", "c,d", "a", ""]) == ("a", "b", "c", "d")
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"a": "b"}', '{"a": [1]}'])

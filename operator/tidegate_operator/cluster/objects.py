@@ -59,6 +59,16 @@ class ObjectsApi:
             if not token:
                 return items
 
+    async def reach(self, kind: Kind, namespace: str | None) -> None:
+        """Try whether a kind may be listed, of one namespace or of all."""
+        where = f"list of {kind.plural}.{GROUP}" + (f" in namespace {namespace}" if namespace else "")
+        options: dict[str, Any] = {"limit": 1, "_request_timeout": REQUEST_TIMEOUT}
+        if namespace:
+            request = self._objects.list_namespaced_custom_object(GROUP, VERSION, namespace, kind.plural, **options)
+        else:
+            request = self._objects.list_cluster_custom_object(GROUP, VERSION, kind.plural, **options)
+        await answer(request, where)
+
     async def get(self, identity: Identity) -> Mapping[str, Any] | None:
         """Return the object that has this name now, whatever its uid, or None when the API server knows none."""
         try:

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from tidegate.errors import ConfigurationError
-from tidegate_operator.cluster.objects import ObjectsApi
 from tidegate_operator.errors import ClusterRefused
 from tidegate_operator.resources import GROUP, VERSION, Kind
 
 
-async def check(objects: ObjectsApi, namespaces: Sequence[str]) -> None:
-    """Look for both kinds in discovery and list both in every namespace; none named means the whole cluster.
+class ReachT(Protocol):
+    """What is asked of the API server."""
+
+    async def served(self) -> frozenset[str]:
+        """Return the plurals that are served."""
+
+    async def reach(self, kind: Kind, namespace: str | None) -> None:
+        """Try whether a kind may be listed; raises as every request does."""
+
+
+async def check(objects: ReachT, namespaces: Sequence[str]) -> None:
+    """Look for both kinds in discovery and try to list both in every namespace; none named means the whole cluster.
+
+    One namespace that may be read is enough: the watch says of the others that they may not be, and tries them again.
 
     Raises:
-        ConfigurationError: something is missing; the message names all of it.
+        ConfigurationError: nothing can be read; the message names all that is missing.
         ClusterUnavailable: no answer.
     """
     served = await objects.served()
@@ -24,16 +36,19 @@ async def check(objects: ObjectsApi, namespaces: Sequence[str]) -> None:
         for kind in Kind
         if kind.plural not in served
     ]
+    readable = 0
     if not problems:
         for namespace in (*namespaces,) or (None,):
+            before = len(problems)
             for kind in Kind:
                 try:
-                    await objects.list(kind, namespace)
+                    await objects.reach(kind, namespace)
                 except ClusterRefused as error:
                     where = f"namespace {namespace}" if namespace else "the cluster"
                     problems.append(
                         f"this service account may not list {kind.plural}.{GROUP} in {where} ({error}); bind the"
                         " chart's Role there, or leave the namespace out"
                     )
-    if problems:
+            readable += len(problems) == before
+    if not readable:
         raise ConfigurationError("\n".join(problems))

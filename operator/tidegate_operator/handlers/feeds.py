@@ -6,8 +6,7 @@ looks for namespaces and peers that we gave it no right to see, and stays deaf f
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from typing import Any, Protocol
 
 import kopf
@@ -45,19 +44,32 @@ def quiet_settings() -> kopf.OperatorSettings:
     return settings
 
 
+class _EveryTask(Collection[Any]):
+    """Every task there is: kopf would cancel at its end whatever is younger than itself, another's work too."""
+
+    def __contains__(self, task: object) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+
 async def feed(
     cache: ObjectCache,
     access: Callable[[], Awaitable[AccessT]],
-    namespaces: Sequence[str],
+    namespace: str | None,
     stop: Any,
     on_started: Callable[[], None],
 ) -> None:
-    """Watch until `stop` is set, or raise what ended the watch.
+    """Watch until `stop` is set, or raise what ended the watch. Several may run on one event loop.
 
     Args:
         cache: what is fed.
         access: asked at the start and after each 401.
-        namespaces: those to watch; none named means the whole cluster.
+        namespace: the one to watch; None for the whole cluster.
         stop: an ``asyncio.Event``.
         on_started: called once kopf has taken SIGTERM and SIGINT for itself, so that the caller can take them back.
     """
@@ -77,13 +89,12 @@ async def feed(
     kopf.on.login(registry=registry)(login)
     for kind in Kind:
         kopf.on.event(GROUP, VERSION, kind.plural, registry=registry, id=kind.plural)(_hearer(cache, kind))
-    where: dict[str, Any] = {"namespaces": list(namespaces)} if namespaces else {"clusterwide": True}
+    where: dict[str, Any] = {"namespaces": [namespace]} if namespace else {"clusterwide": True}
     # kopf would make one of the account's name, and a container's account has none; without peering nobody reads it
     where["identity"] = "tidegate-operator"
-    others = asyncio.all_tasks()
     tasks = await kopf.spawn_tasks(registry=registry, settings=quiet_settings(), stop_flag=stop, **where)
     on_started()
-    await kopf.run_tasks(tasks, ignored=others)
+    await kopf.run_tasks(tasks, ignored=_EveryTask())
 
 
 def _hearer(cache: ObjectCache, kind: Kind) -> Callable[..., Awaitable[None]]:

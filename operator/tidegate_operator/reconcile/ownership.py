@@ -32,6 +32,8 @@ class Cause(StrEnum):
     """The owner is gone, and this object asks for the same row."""
     DRIFTED = "drifted"
     """Somebody changed a row that this object owns."""
+    MOVED = "moved"
+    """The row is marked with an earlier id of this cluster."""
     RETURNED = "returned"
     """The row was marked as orphaned, and the object is there."""
 
@@ -75,6 +77,7 @@ class World:
 
     Args:
         cluster: our cluster id.
+        former: ids that were ours before.
         now: the database's time.
         known: uids of every object that was seen and is not known to be gone.
         unreadable: those of them that this release cannot read; what they wrote before stays in force.
@@ -88,10 +91,12 @@ class World:
     unreadable: frozenset[str] = frozenset()
     gone: frozenset[str] = frozenset()
     namespaces: frozenset[str] | None = None
+    former: frozenset[str] = frozenset()
 
     def watches(self, owner: Ownership) -> bool:
         """Tell whether the owner is an object that we would see."""
-        return owner.cluster == self.cluster and (self.namespaces is None or owner.namespace in self.namespaces)
+        ours = owner.cluster == self.cluster or owner.cluster in self.former
+        return ours and (self.namespaces is None or owner.namespace in self.namespaces)
 
 
 @dataclass(frozen=True)
@@ -197,6 +202,8 @@ class _Owned:
             return Decision(self.row, settled=(holder.uid,), conflicts=conflicts)
         if owner.generation != holder.generation:
             write = RowWrite(holder, owner, new, Cause.CHANGED)
+        elif owner.cluster != new.cluster:
+            write = RowWrite(holder, owner, new, Cause.MOVED)
         elif differs:
             write = RowWrite(holder, owner, new, Cause.DRIFTED, drifted=differs)
         else:

@@ -11,6 +11,7 @@ from tidegate.model.manifests import QueueManifest
 from tidegate_operator.conditions import Condition
 from tidegate_operator.reconcile.scaling import Plan
 from tidegate_operator.reconcile.scaling_observations import Blocker, Demand, Mode, QueueWorkers
+from tidegate_operator.reconcile.scaling_verdicts import Refusal, inactive
 from tidegate_operator.reconcile.statuses import Shown, timestamp
 from tidegate_operator.reconcile.verdicts import Notice
 from tidegate_operator.resources import Resource
@@ -84,6 +85,12 @@ def shown_of(plan: Plan, replicas: int | None, selector: str, scaled_at: datetim
         if scaled_at is not None:
             workers["lastScaleTime"] = timestamp(scaled_at)
     return Shown(workers, [Condition(each.type, each.status, each.reason, each.message) for each in plan.findings])
+
+
+def refused(message: str) -> Shown:
+    """Return what the Queue objects of a Deployment are shown that the API server lets nobody look at."""
+    found = inactive(Refusal("NotPermitted", f"the operator may not see or scale the Deployment: {message}"))
+    return Shown({}, [Condition(each.type, each.status, each.reason, each.message) for each in found])
 
 
 def asked_replicas(resources: Iterable[Resource]) -> dict[str, int | None]:

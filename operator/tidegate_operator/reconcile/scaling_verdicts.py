@@ -53,8 +53,6 @@ def agreed(seen: Observation, *, rivalled: bool) -> Wish | Refusal:
     if deployment is None:
         message = "the Deployment of workers.deploymentRef is not there: apply it, or correct the name"
         return Refusal("DeploymentNotFound", message)
-    if seen.demands is None:
-        return Refusal("DatabaseUnavailable", "demand cannot be read: the workers that there are stay")
     if (
         len(
             {
@@ -72,6 +70,8 @@ def agreed(seen: Observation, *, rivalled: bool) -> Wish | Refusal:
     first = queues[0]
     if first.mode is Mode.OFF:
         return Refusal("ScalingOff", "scaling.mode is Off: the replicas are never written")
+    if seen.demands is None:
+        return Refusal("DatabaseUnavailable", "demand cannot be read: the workers that there are stay")
     rivals = ", ".join(deployment.autoscalers) or ("somebody else" if rivalled else "")
     if rivals:
         message = f"{rivals} scales the Deployment {deployment.name} too: remove that, or set scaling.mode to Off"

@@ -97,11 +97,17 @@ def _pending(resource: Resource, message: str) -> Verdict:
 
 
 def _conflict(resource: Resource, owner: Ownership) -> Verdict:
-    limit = resource.identity.kind is Kind.LIMIT
+    kind, limit = resource.identity.kind, resource.identity.kind is Kind.LIMIT
     row = f"{'limit key' if limit else 'queue'} {resource.row}"
-    message = (
-        f"{row} belongs to the {resource.identity.kind} object {owner.namespace}/{owner.name} of cluster"
-        f" {owner.cluster}; delete one of the two, or give this one another {'spec.key' if limit else 'spec.name'}"
-    )
+    if owner.uid == resource.identity.uid:
+        message = (
+            f"{row} belongs to this very object, under the cluster id {owner.cluster}; where the operator's clusterId"
+            " was changed, name the earlier one in its formerClusterIds"
+        )
+    else:
+        message = (
+            f"{row} belongs to the {kind} object {owner.namespace}/{owner.name} of cluster {owner.cluster}; delete one"
+            f" of the two, or give this one another {'spec.key' if limit else 'spec.name'}"
+        )
     reason = Reason.KEY_CONFLICT if limit else Reason.QUEUE_CONFLICT
     return Verdict(reason, message, resource.generation, owner)

@@ -18,10 +18,11 @@ class Listener:
 
     Args:
         database_url: a pooler in transaction mode loses LISTEN, so this may have to be another URL than the worker's.
+        check_every: seconds between two looks whether a silent connection is still there; None waits to be told.
     """
 
-    def __init__(self, database_url: str) -> None:
-        self._database_url = database_url
+    def __init__(self, database_url: str, *, check_every: float | None = None) -> None:
+        self._database_url, self._check_every = database_url, check_every
 
     async def listen(self, opened: Callable[[], None], heard: Callable[[str], None]) -> None:
         """Listen until the connection is lost: see ``ListenerPort``."""
@@ -41,9 +42,11 @@ class Listener:
             raise unavailable(self._database_url, error) from error
         try:
             connection.add_termination_listener(on_end)
-            await connection.add_listener(CHANNEL, on_notification)
+            async with asyncio.timeout(CONNECT_TIMEOUT):
+                await connection.add_listener(CHANNEL, on_notification)
             opened()
-            await lost
+            while not (await asyncio.wait([lost], timeout=self._check_every))[0]:
+                await connection.execute("select 1", timeout=CONNECT_TIMEOUT)
         except DRIVER_ERRORS as error:
             raise unavailable(self._database_url, error) from error
         finally:

@@ -72,14 +72,22 @@ class OperatorStore:
         epoch: int = (await self._session.fetch(statement("take_office"), self.cluster, holder))[0]["epoch"]
         return epoch
 
+    async def succeed(self, former: str, holder: str, watcher: UUID) -> None:
+        """End the office of an id that was this cluster's before: a leader that still works under it is fenced out.
+
+        ``watcher`` is the name under which that one asked for notifications.
+        """
+        epoch = (await self._session.fetch(statement("take_office"), former, holder))[0]["epoch"]
+        await self._session.fetch(statement("watch_queues"), former, epoch, watcher, [])
+
     async def clock(self) -> datetime:
         """Return the database's time."""
         now: datetime = (await self._session.fetch(statement("database_clock")))[0]["now"]
         return now
 
-    async def held(self, table: Table, names: Sequence[str], *, owned: bool) -> dict[str, HeldRow]:
-        """Return those of these rows that exist, with ``owned`` every row of this cluster too."""
-        rows = await self._session.fetch(statement(f"held_{table}"), names, self.cluster if owned else None)
+    async def held(self, table: Table, names: Sequence[str], *, owners: Sequence[str] = ()) -> dict[str, HeldRow]:
+        """Return those of these rows that exist, and every row of these clusters."""
+        rows = await self._session.fetch(statement(f"held_{table}"), names, owners)
         read = _held_limit if table == "limits" else _held_queue
         return {held.name: held for held in map(read, rows)}
 
@@ -130,9 +138,10 @@ class OperatorStore:
         drained: int = rows[0]["drained"]
         return drained
 
-    async def watch_queues(self, watcher: UUID, queues: Sequence[str]) -> None:
+    async def watch_queues(self, epoch: int, watcher: UUID, queues: Sequence[str]) -> None:
         """Ask for notifications of exactly these queues."""
-        await self._session.fetch(statement("watch_queues"), watcher, queues)
+        with _in_office():
+            await self._session.fetch(statement("watch_queues"), self.cluster, epoch, watcher, queues)
 
     async def maintain(self, watcher: UUID) -> None:
         """Do a share of the housekeeping, where no worker does."""
