@@ -45,7 +45,7 @@ def perform(server: Server, schedules: Sequence[Schedule], *, prepare: Prepare |
     """Play these schedules in databases of their own on a server; `prepare` may change the first before it is cloned.
 
     Raises:
-        LookupError: isolationtester is not installed.
+        FileNotFoundError: isolationtester is not installed.
     """
     tester = find_tester(server)
     with ExitStack() as stack:
@@ -60,7 +60,7 @@ def find_tester(server: Server) -> Path:
     """Return the isolationtester that came with the server, or another one: it knows every release by its protocol.
 
     Raises:
-        LookupError: there is none.
+        FileNotFoundError: there is none.
     """
     with psycopg.connect(server.url) as connection:
         old = connection.info.server_version < 160000
@@ -68,7 +68,7 @@ def find_tester(server: Server) -> Path:
     for folder in (DEBIAN, wheel) if old else (wheel, DEBIAN):
         if (folder / TESTER).exists():
             return folder / TESTER
-    raise LookupError("isolationtester is not installed (Debian: postgresql-client-15)")
+    raise FileNotFoundError("isolationtester is not installed (Debian: postgresql-client-15)")
 
 
 async def set_up(database_url: str, prepare: Prepare | None) -> None:

@@ -34,7 +34,7 @@ def play() -> Play:
             schedules = [each for operation in OPERATIONS for each in schedules_of(operation, every_begin=FULL)]
             try:
                 known[server.url] = perform(server, schedules)
-            except LookupError as error:
+            except FileNotFoundError as error:
                 pytest.skip(str(error))
         return known[server.url]
 

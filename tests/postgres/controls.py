@@ -21,7 +21,7 @@ class Control:
     breaks: frozenset[Invariant]
 
 
-LOCKING = "from keys where key = any(keyed) for no key update"
+LOCKING = "from keys where key = any(p.keys) for no key update"
 
 
 def _dated(instant: str) -> dict[str, tuple[tuple[str, str], ...]]:
@@ -50,7 +50,7 @@ COUNT_WHILE_LOCKING = Control(
 COUNT_WITHOUT_LOCK = Control(
     "counts without the key's lock",
     {
-        "claim": ((f"{LOCKING} skip locked", "from keys where key = any(keyed)"),),
+        "claim": ((f"{LOCKING} skip locked", "from keys where key = any(p.keys)"),),
         "hold_keys": (("where key = any(wanted) for no key update skip locked", "where key = any(wanted)"),),
     },
     frozenset({Invariant.RUNNING, Invariant.STARTS}),

@@ -20,7 +20,7 @@ begin
   -- before the lanes change: an update moves them
   held.watched := array(select distinct l.limit_key from unnest(picked) t join lanes l on l.ctid = t where l.gated and l.limit_key = any(held.keys));
   tight := array(select k from unnest(held.keys, held.rooms) u(k, room) where room < slots);
-  held.closed := false;
+  held.again := false;
   if tight <> '{}' then
     full_ := settle_keys(tight, held.at);
     -- no start is dated before a finish that made room for it: its mail may have come after the last lock
@@ -32,7 +32,7 @@ begin
     if full_ <> '{}' then
       update lanes l set open = false, gated = true from unnest(picked) t where l.ctid = t and l.limit_key = any(full_);
       perform close_gates(p_queue, full_, held.at);
-      held.closed := true;
+      held.again := true;
     end if;
   end if;
   return held;

@@ -1,17 +1,32 @@
--- Locks: keys SKIP LOCKED; the caller holds the queue, and finished the jobs. Cost: one update a lane and key.
--- What finished, told together with the next claim. Lanes of other queues get mail, and so do those that are still to be made. Returns the busy keys.
-create or replace function tidegate.hand_in(queue text, gone tidegate.leavers) returns text[] language plpgsql
+-- Locks: the jobs SKIP LOCKED, keys SKIP LOCKED; the caller holds the queue. Cost: a delete and a history row a job, one update a lane and key.
+-- What succeeded, told together with the next claim. Lanes of other queues get mail, and so do those that are still to be made. `wake`: busy keys; `stale`:
+-- jobs that the token does not hold; `locked`: those that somebody has locked, a cancel in an open transaction, say. Nobody waits for a job under a queue.
+create or replace function tidegate.hand_in(worker uuid, queue text, jobs bigint[], claims bigint[], out wake text[], out stale bigint[], out locked bigint[])
+language plpgsql
 set search_path = tidegate, pg_temp as $$
 #variable_conflict use_column
 declare
   p_queue text := hand_in.queue;
-  busy text[];
+  part record;
+  gone leavers;
   moved bigint[];
   several boolean;
   below boolean;
   told int[];
 begin
-  busy := free_keys(gone.keys, gone.counts);
+  select f.* into part from finish_jobs(hand_in.worker, hand_in.jobs, hand_in.claims, 'succeeded', null, null) f;
+  if part.finished is null or cardinality(part.finished) < cardinality(hand_in.jobs) then
+    locked := array(
+      select j.id from unnest(hand_in.jobs, hand_in.claims) u(job, token)
+        join tidegate.jobs j on j.id = u.job and j.worker = hand_in.worker and j.claim = u.token and j.state = 'running' and u.job <> all(coalesce(part.finished, '{}')));
+    stale := without(hand_in.jobs, part.finished || locked);
+    locked := nullif(locked, '{}');
+  end if;
+  if part.finished is null then
+    return;
+  end if;
+  gone := part.gone;
+  wake := free_keys(gone.keys, gone.counts);
   with u as (
     update lanes l set running = l.running - u.n, rank = case when l.many then l.rank else (l.running - u.n) * l.step end,
            open = l.open or l.step > 0 and l.id is not null and not is_shut(p_queue, l.limit_key, l.lane)
@@ -33,5 +48,4 @@ begin
     select q, g, k, a, -n from unnest(gone.queues, gone.groups, gone.keys, gone.actors, gone.counts) with ordinality u(q, g, k, a, n, o)
      where o <> all(coalesce(told, '{}'));
   end if;
-  return busy;
 end $$;

@@ -311,7 +311,7 @@ create type tidegate.hold as (
   at timestamptz,
   busy text[],
   watched text[],
-  closed boolean);
+  again boolean);
 
 -- Jobs that left running, counted by lane.
 create type tidegate.leavers as (
