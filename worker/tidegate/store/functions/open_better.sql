@@ -19,16 +19,8 @@ begin
   z as materialized (
     select z.tid, row(z.neg, z.rank, z.run_at, z.id) place, r.key, a.last, least(slots, r.room) most,
            row_number() over (partition by r.key order by z.neg, z.rank, z.run_at, z.id) ahead
-      from unnest(held.keys, held.rooms) r(key, room) cross join a cross join lateral (
-        (select l.ctid tid, l.neg, l.rank, l.run_at, l.id from lanes l
-          where ranked and l.queue = p_queue and l.limit_key = r.key and l.actor = a.actor and not l.open
-            and not exists (select from gates g where g.queue = p_queue and g.limit_key = r.key and g.lane = l.lane)
-          order by l.neg, l.rank, l.run_at, l.id limit greatest(0, least(slots, r.room)))
-        union all
-        (select l.ctid tid, l.neg, 0, l.run_at, l.id from lanes l
-          where not ranked and l.queue = p_queue and l.limit_key = r.key and l.actor = a.actor and not l.open and l.dual
-            and not exists (select from gates g where g.queue = p_queue and g.limit_key = r.key and g.lane = l.lane)
-          order by l.neg, l.run_at, l.id limit greatest(0, least(slots, r.room)))) z
+      from unnest(held.keys, held.rooms) r(key, room) cross join a
+     cross join lateral closed_lanes(p_queue, r.key, a.actor, open_better.ranked, greatest(0, least(slots, r.room))) z
      where r.key = any(held.watched)),
   u as (
     update lanes l set open = true, gated = true from z

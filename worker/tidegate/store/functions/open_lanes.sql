@@ -13,15 +13,9 @@ begin
     select k.key, a.actor, greatest(1, least(most, coalesce(k.max_running, 1000000000) - k.running, coalesce(k.max_starts, 1000000000) - k.starts)) n
       from keys k cross join (select actor from low_waters w where w.queue = p_queue) a where k.key = any(limit_keys)),
   first as materialized (
-    select l.tid from room r cross join lateral (
-      select l.ctid tid from lanes l where l.queue = p_queue and l.limit_key = r.key and l.actor = r.actor and not l.open
-         and not exists (select from gates g where g.queue = p_queue and g.limit_key = r.key and g.lane = l.lane)
-       order by l.neg, l.rank, l.run_at, l.id limit r.n) l
+    select l.tid from room r cross join lateral closed_lanes(p_queue, r.key, r.actor, true, r.n) l
     union
-    select l.tid from room r cross join lateral (
-      select l.ctid tid from lanes l where l.queue = p_queue and l.limit_key = r.key and l.actor = r.actor and not l.open and l.dual
-         and not exists (select from gates g where g.queue = p_queue and g.limit_key = r.key and g.lane = l.lane)
-       order by l.neg, l.run_at, l.id limit r.n) l),
+    select l.tid from room r cross join lateral closed_lanes(p_queue, r.key, r.actor, false, r.n) l),
   u as (update lanes l set open = true, gated = true from first f where l.ctid = f.tid returning l.lane)
   select array_agg(lane) into opened from u;
   update gates g set recheck_at = null, shut = false where g.queue = p_queue and g.limit_key = any(limit_keys) and g.lane is null;
