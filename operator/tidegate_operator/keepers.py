@@ -13,7 +13,7 @@ from tidegate.model.ownership import HeldRow, Outcome, Ownership
 from tidegate.store.operators import OperatorStore, Wanted
 from tidegate_operator.caches import ObjectCache
 from tidegate_operator.config import Config
-from tidegate_operator.errors import ClusterError
+from tidegate_operator.errors import ClusterError, ClusterUnavailable
 from tidegate_operator.metrics import Metrics
 from tidegate_operator.outages import Outages
 from tidegate_operator.reconcile.kinds import changes_of, claims_of, end_of
@@ -93,6 +93,7 @@ class Keeper:
         self._outages = Outages(logger, metrics)
         self._owners = (cluster, *config.former_cluster_ids)
         self._gone: set[str] = set()
+        self._unanswered = False
 
     async def keep(self, store: OperatorStore, epoch: int, rows: Iterable[str] | None) -> Kept:
         """Look at these rows, at all of them with None, and make them what their objects ask.
@@ -102,6 +103,7 @@ class Keeper:
             OfficeLost: another operator leads.
         """
         wanted = None if rows is None else frozenset(rows)
+        self._unanswered = False
         # what goes while this pass goes on is still to be found
         objects = self._seen()
         claims = self._claims(wanted, frozenset())
@@ -170,6 +172,8 @@ class Keeper:
         doubtful = [(row, each) for row, each in decisions.items() if each.ask is not None or each.stale]
         # a few at a time: one answer that is slow in coming must not hold up the whole pass
         for some in batched(doubtful, AT_ONCE):
+            if self._unanswered:
+                break
             await asyncio.gather(*(confirm(row, decision) for row, decision in some))
         if again:
             claims = self._claims(frozenset(again), frozenset(fresh))
@@ -179,11 +183,15 @@ class Keeper:
         try:
             raw = await self._objects.get(identity)
         except ClusterError as error:
-            # what could not be asked holds up one row, which is looked at again, and no other
-            self._outages.failed("confirming", error, identity.namespace)
+            self._doubt(error, identity.namespace)
             return None
         self._outages.over("confirming", identity.namespace)
         return raw
+
+    def _doubt(self, error: ClusterError, namespace: str) -> None:
+        """What could not be asked holds up its own row, which is looked at again; a silent server ends the asking."""
+        self._outages.failed("confirming", error, namespace)
+        self._unanswered = self._unanswered or isinstance(error, ClusterUnavailable)
 
     async def _is_gone(self, owner: Ownership) -> bool:
         """Tell whether the API server, while it serves the kind, knows no such object; what it knows is taken in."""
@@ -193,7 +201,7 @@ class Keeper:
             if self.kind.plural not in await self._objects.served():
                 return False
         except ClusterError as error:
-            self._outages.failed("confirming", error, owner.namespace)
+            self._doubt(error, owner.namespace)
             return False
         self._outages.over("confirming", owner.namespace)
         if raw is not None and raw["metadata"]["uid"] == owner.uid:
@@ -248,6 +256,8 @@ class Keeper:
         due = [(row, each.due) for row, each in decisions.items() if each.due is not None]
         kept.again |= {row for row, _ in due}
         for some in batched(due, AT_ONCE):
+            if self._unanswered:
+                return
             gone = await asyncio.gather(*(self._is_gone(owner) for _, owner in some))
             ended = [each for each, is_gone in zip(some, gone, strict=True) if is_gone]
             if not await self._give_up(store, epoch, ended, kept):

@@ -1,7 +1,8 @@
 """The watch of every namespace apart: one that is deleted, or that may not be read, is named and stops no other.
 
-kopf ends for good what it was refused for a while, so each namespace has a watch of its own, which begins anew. Of the
-whole cluster there is one; what it may not read ends the process, as at the start.
+kopf ends for good what it was refused for two minutes, and says nothing until then. So each namespace has a watch of
+its own, which is ended and begun anew. Of the whole cluster there is one; what it may not read ends the process, as at
+the start.
 """
 
 from __future__ import annotations
@@ -28,6 +29,12 @@ RETRY: Final = 2.0
 REFUSED_RETRY: Final = 15.0
 """Seconds until a namespace is tried again that may not be read."""
 
+
+CHECK_EVERY: Final = 60.0
+"""Seconds between two looks whether a namespace that is watched may still be read."""
+
+FEED_END: Final = 5.0
+"""Seconds that a watch gets to end."""
 
 FeedT = Callable[[str | None, asyncio.Event, Callable[[], None]], Coroutine[Any, Any, None]]
 """Watches a namespace until an event is set, or until something ends it; calls the third once it has begun."""
@@ -96,7 +103,7 @@ class Watches:
                     # what was deleted meanwhile, nobody tells
                     self._cache.relist()
                 again = True
-                await self._feed(scope, stop, lambda: self._begun(scope))
+                await self._watch(scope, stop)
             except ClusterRefused as error:
                 if scope is None:
                     raise ConfigurationError(f"the objects of the cluster may not be read any more: {error}") from error
@@ -114,6 +121,26 @@ class Watches:
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await stop.wait()
+
+    async def _watch(self, scope: str | None, stop: asyncio.Event) -> None:
+        """Watch until ``stop`` is set, until the watch ends, or until what it watches may not be read any more."""
+        end = asyncio.Event()
+        feeding = asyncio.create_task(self._feed(scope, end, lambda: self._begun(scope)))
+        stopping = asyncio.create_task(stop.wait())
+        try:
+            while not (
+                await asyncio.wait({feeding, stopping}, timeout=CHECK_EVERY, return_when=asyncio.FIRST_COMPLETED)
+            )[0]:
+                # an API server that is away is the watch's own to bear
+                with suppress(ClusterUnavailable):
+                    await self._check(scope)
+        finally:
+            end.set()
+            stopping.cancel()
+            await asyncio.wait({feeding}, timeout=FEED_END)
+            feeding.cancel()
+            await asyncio.wait({feeding, stopping})
+        await feeding
 
     async def _check(self, scope: str | None) -> None:
         served = await self._objects.served()

@@ -10,8 +10,11 @@ from urllib.parse import urlsplit, urlunsplit
 import asyncpg
 import pytest
 
+from tests.faults.proxies import Proxy
 from tests.postgres.operator_clusters import MemoryCluster, leading
+from tidegate.errors import DatabaseUnavailable
 from tidegate.store.embedded import EmbeddedServer
+from tidegate.store.listening import Listener
 from tidegate.store.operators import OperatorStore
 from tidegate_operator.cluster.deployments import Scale
 from tidegate_operator.conditions import find
@@ -137,3 +140,25 @@ async def test_the_part_of_an_operator_is_enough_for_it(database_url: str, conne
         await store.close()
     finally:
         await connection.execute(f"drop owned by {role}; drop role {role}")
+
+
+async def test_a_connection_for_notifications_that_nothing_comes_through_is_found(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A network that drops packets breaks no connection: whoever only listens would be deaf for hours."""
+    monkeypatch.setattr("tidegate.store.listening.CONNECT_TIMEOUT", 1.0)
+    proxy, opened = Proxy(database_url), asyncio.Event()
+    await proxy.start()
+    try:
+        listening = asyncio.create_task(Listener(proxy.url, check_every=0.05).listen(opened.set, lambda _: None))
+        async with asyncio.timeout(20):
+            await opened.wait()
+            while not any(text.startswith("select 1") for _, text in proxy.texts):
+                await asyncio.sleep(0.01)
+        assert not listening.done()
+        proxy.swallow()
+        async with asyncio.timeout(20):
+            with pytest.raises(DatabaseUnavailable):
+                await listening
+    finally:
+        await proxy.close()

@@ -18,7 +18,7 @@ from tidegate.store.operators import OperatorStore
 from tidegate.store.queues import set_queue
 from tidegate_operator.beats import LoopEnded
 from tidegate_operator.conditions import find
-from tidegate_operator.keepers import Keeper
+from tidegate_operator.keepers import AT_ONCE, Keeper
 from tidegate_operator.notifications import Doorman
 from tidegate_operator.reconcile.patterns import KeyPatterns
 from tidegate_operator.reconcile.ticks import SOONEST
@@ -758,3 +758,31 @@ async def test_rows_of_a_cluster_that_is_no_more_can_be_given_up_by_hand(
         assert (cleared.code, cleared.out) == (0, "limit vendor-x: cleared\n")
         await connection.execute("select tidegate.set_queue('mail', '{\"owner\": null}')")
         await leader.until(lambda: all(cluster.ready(k, n) == READY for k, _, n in cluster.objects))
+
+
+async def test_an_api_server_that_does_not_answer_is_not_asked_about_every_row(
+    cluster: MemoryCluster, database_url: str, connection: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is slow to fail would otherwise hold up the pass for as many timeouts as there are rows."""
+    for number in range(30):
+        cluster.apply(LIMIT, f"l{number}", {"maxRunning": 4, "deletionGracePeriod": "0s"})
+    sweep, asked = Keeper._sweep, list[int]()
+
+    async def unanswered(self: Keeper, store: Any, epoch: int, decisions: Any, kept: Any) -> None:
+        due = sum(each.due is not None for each in decisions.values())
+        cluster.away = due >= 20
+        before = cluster.calls.count("get")
+        await sweep(self, store, epoch, decisions, kept)
+        if cluster.away:
+            asked.append(cluster.calls.count("get") - before)
+        cluster.away = False
+
+    async with leading(cluster, database_url, sweep_a_minute=1000) as leader:
+        await leader.until(lambda: all(cluster.ready(k, n) == READY for k, _, n in cluster.objects))
+        monkeypatch.setattr(Keeper, "_sweep", unanswered)
+        for number in range(30):
+            cluster.delete(LIMIT, f"l{number}")
+        await leader.until(lambda: asked)
+        assert asked[0] <= AT_ONCE
+        monkeypatch.setattr(Keeper, "_sweep", sweep)
+        await eventually(connection, "select count(*) from tidegate.limits", 0)

@@ -110,6 +110,19 @@ async def test_a_watch_that_ends_begins_anew_and_what_it_missed_is_listed(server
         assert it.metrics.failures.labels("watching")._value.get() >= 1
 
 
+async def test_a_right_that_is_taken_away_is_found_before_the_watch_says_so(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate_operator.watches.CHECK_EVERY", 0.01)
+    async with watching(server, "a", "b") as it:
+        await it.until(lambda: server.began["a"] == server.began["b"] == 1)
+        server.forbidden = {"b"}
+        await it.until(lambda: it.unwatched("b") == 1)
+        server.forbidden = set()
+        await it.until(lambda: server.began["b"] == 2)
+        assert server.began["a"] == 1
+
+
 async def test_nothing_that_may_be_read_is_no_readiness(server: Server) -> None:
     server.forbidden = {"a", "b"}
     async with watching(server, "a", "b") as it:
