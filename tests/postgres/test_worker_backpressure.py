@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -63,7 +64,17 @@ async def is_full(app: App, count: int) -> bool:
     return sum((await running(app)).values()) == count
 
 
+def lines_of(told: pytest.LogCaptureFixture, *texts: str) -> list[str]:
+    """Return which of these lines the log has of queue a."""
+    return [
+        record.getMessage()
+        for record in told.records
+        if record.getMessage() in texts and record.__dict__["queue"] == "a"
+    ]
+
+
 async def test_native_claims_only_what_can_run(app: App, hall: Hall, told: pytest.LogCaptureFixture) -> None:
+    told.set_level(logging.DEBUG, "tidegate.worker")
     narrow, wide = declare(app, hall)
     async with at_work(app, limits=limits("native"), health_address=ANYWHERE, poll=600.0) as worker:
         await narrow.enqueue_many(arguments(5))
@@ -79,6 +90,9 @@ async def test_native_claims_only_what_can_run(app: App, hall: Hall, told: pytes
         hall.leave.set()
         await all_succeeded(app, 7)
     assert transitions(told) == [], "it is no pause"
+    room = lines_of(told, "no room for a queue", "room for a queue again")
+    assert room[:2] == ["no room for a queue", "room for a queue again"]
+    assert all(one != other for one, other in pairwise(room)), "it is told when it changes, and not each time"
     await no_drift(app)
 
 
@@ -170,16 +184,57 @@ async def listens(connection: Any, expected: bool) -> bool:
 async def test_no_strategy_buffers_within_the_limits_of_the_intake(
     app: App, hall: Hall, told: pytest.LogCaptureFixture
 ) -> None:
+    told.set_level(logging.DEBUG, "tidegate.worker")
     narrow, _ = declare(app, hall)
-    async with at_work(app, limits=limits(), poll=600.0):
+    async with at_work(app, limits=limits(), poll=600.0, health_address=ANYWHERE) as worker:
         await narrow.enqueue_many(arguments(10))
         await until(lambda: is_full(app, 6))
         assert await states(app) == {"running": 6, "ready": 4}
+        await until(lambda: has_waits(worker, 5))
         hall.leave.set()
         await all_succeeded(app, 10)
     assert transitions(told) == []
+    waits = lines_of(told, "messages wait for capacity", "no message waits for capacity any more")
+    assert waits[:2] == ["messages wait for capacity", "no message waits for capacity any more"]
     assert hall.most["narrow"] == 1
     await no_drift(app)
+
+
+async def has_waits(worker: Worker, count: int) -> bool:
+    return (await metrics(worker)).get(("waits", "actor 'narrow'", "a"), 0) == count
+
+
+@pytest.mark.parametrize(("strategy", "others"), [("native", 2), ("channel_pause", 0)])
+async def test_a_paused_channel_holds_back_its_other_actors_and_a_native_one_does_not(
+    app: App, hall: Hall, told: pytest.LogCaptureFixture, strategy: Any, others: int
+) -> None:
+    narrow, _ = declare(app, hall)
+
+    @app.actor(channel="a")
+    async def beside() -> None:
+        await hall.stay("beside")
+
+    async with at_work(app, limits=limits(strategy), poll=0.1):
+        await narrow.enqueue_many(arguments(2))
+        await hall.holds(narrow=1)
+        if strategy == "channel_pause":
+            await until(lambda: tells(told, 1))
+        await beside.enqueue_many(arguments(2))
+        await hall.holds(narrow=1, beside=others)
+        for _ in range(20):  # polls go by in this time
+            assert (await running(app)).get("beside", 0) == others
+        hall.leave.set()
+        await all_succeeded(app, 4)
+
+
+async def test_each_worker_has_pools_of_its_own(app: App, hall: Hall) -> None:
+    narrow, _ = declare(app, hall)
+    async with at_work(app, limits=limits("native")), at_work(app, limits=limits("native")):
+        await narrow.enqueue_many(arguments(6))
+        await hall.holds(narrow=2)
+        assert await running(app) == {"narrow": 2}
+        hall.leave.set()
+        await all_succeeded(app, 6)
 
 
 def test_error_is_refused_before_anything_is_claimed(database_url: str) -> None:

@@ -19,6 +19,7 @@ stays, since nobody else would learn that the policy has room again.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,8 @@ from tidegate.flow.policies import LimitPolicyT, policy_name
 from tidegate.flow.pools import Pool
 from tidegate.model.capacity import BackpressureStrategy
 from tidegate.model.messages import ReceivedMessageT
+
+log = logging.getLogger("tidegate.worker")
 
 Cause: TypeAlias = Pool | LimitPolicyT
 """What messages wait for, compared by identity."""
@@ -151,7 +154,10 @@ class Backpressure:
 
     def began(self, plan: ChannelPlan, cause: Cause, message: ReceivedMessageT) -> None:
         """A message waits for capacity in execution."""
-        self._waits.setdefault((plan.queue, id(cause)), _Wait(cause)).messages += 1
+        wait = self._waits.setdefault((plan.queue, id(cause)), _Wait(cause))
+        if not wait.messages:
+            log.debug("messages wait for capacity", extra={"queue": plan.queue, "cause": _name(cause)})
+        wait.messages += 1
         if isinstance(cause, Pool):
             # Unless it goes back, its own wait says when it got in.
             needs = message.payload_bytes if plan.on_pool == "resubscribe" else None
@@ -166,6 +172,7 @@ class Backpressure:
         wait.messages -= 1
         if not wait.messages:
             del self._waits[key]
+            log.debug("no message waits for capacity any more", extra={"queue": plan.queue, "cause": _name(cause)})
             self._review(key)
 
     def filled(self, plan: ChannelPlan, pool: Pool, needs: int) -> None:

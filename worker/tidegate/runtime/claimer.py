@@ -203,9 +203,13 @@ class Claimer:
         ask = self._flow.intake.ask(line.name, hinted=line.hinted)
         if ask is not None:
             line.closed = False
+            if line.was_closed:
+                line.was_closed = False
+                log.debug("room for a queue again", extra={"queue": line.name})
         elif line.closed:
+            if not line.was_closed:
+                log.debug("no room for a queue", extra={"queue": line.name})
             self._lines.close(line, now())
-            log.debug("no room for a queue", extra={"queue": line.name})
         return ask
 
     def _has_room(self) -> bool:

@@ -23,6 +23,7 @@ class Line:
         hinted: a notification came since the last claim was sent.
         freed: the process got room since then.
         closed: the process has no room for another message of it, or is paused; a hint or a due poll asks again.
+        was_closed: there was no room when it was asked for the last time.
         short: the last claim may have left work for want of room, so that room is a reason to claim again.
         closings: how often it was closed.
         look_at: when the poll is due whatever is known.
@@ -41,6 +42,7 @@ class Line:
         "look_at",
         "name",
         "short",
+        "was_closed",
     )
 
     def __init__(self, name: str) -> None:
@@ -52,6 +54,7 @@ class Line:
         self.look_at = 0.0
         self.claimed_at = 0.0
         self.closed = False
+        self.was_closed = False
         self.short = False
         self.closings = 0
         self.empty = 0
@@ -121,7 +124,7 @@ class Lines:
 
     def close(self, line: Line, now: float) -> None:
         """Leave a queue alone until there is room, somebody says that it has news, or its poll is due."""
-        line.closed = True
+        line.closed = line.was_closed = True
         line.closings += 1
         line.look_at = now + jittered(self._poll)
 
