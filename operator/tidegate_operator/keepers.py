@@ -58,7 +58,10 @@ class Kept:
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     notices: list[Notice] = field(default_factory=list)
     again: set[str] = field(default_factory=set)
-    """Rows that somebody held, or that another owner has by now: to be looked at again."""
+    """Rows that somebody held, that another owner has by now, or of whose owner nothing could be learnt: to be looked
+    at again."""
+    busy: set[str] = field(default_factory=set)
+    """Those of them that somebody held."""
     orphans: dict[str, datetime] = field(default_factory=dict)
     """Rows whose object is gone, and when they may be given up, by the database's clock."""
 
@@ -239,6 +242,8 @@ class Keeper:
             kept.verdicts |= told
             if decision.ask is not None or decision.stale or (outcome is not None and outcome is not Outcome.WRITTEN):
                 kept.again.add(row)
+                if outcome is Outcome.BUSY:
+                    kept.busy.add(row)
             elif decision.write is not None:
                 kept.notices += notices(decision)
                 self._count(decision.write.cause)

@@ -43,7 +43,10 @@ SAY_AFTER: Final = 5.0
 
 FIRST_AGAIN: Final = 1.0
 LAST_AGAIN: Final = 60.0
-"""Seconds until a row that somebody held, or of whose owner nothing could be learnt, is tried again; they double."""
+"""Seconds until a row is tried again of whose owner nothing could be learnt; they double."""
+
+BUSY_AGAIN: Final = 5.0
+"""Most seconds until a row is tried again that somebody held: that costs the API server nothing."""
 
 REFUSALS: Final = 3
 """Refusals of the database in a row after which the schema is looked at again."""
@@ -195,7 +198,8 @@ class Reconciler:
                 del self._tries[each]
         for row in kept.again:
             tries = self._tries[kind, row] = self._tries.get((kind, row), 0) + 1
-            self._again[kind, row] = now + min(LAST_AGAIN, FIRST_AGAIN * 2 ** min(tries - 1, 10))
+            longest = BUSY_AGAIN if row in kept.busy else LAST_AGAIN
+            self._again[kind, row] = now + min(longest, FIRST_AGAIN * 2 ** min(tries - 1, 10))
         if kept.orphans:
             clock = await store.clock()
             for row, ends_at in kept.orphans.items():

@@ -583,6 +583,10 @@ async def test_a_busy_database_does_not_make_the_operator_spin(
     async with leading(cluster, database_url, numbers_every=3600.0, drift_every=3600.0) as leader:
         await leader.until(lambda: all(cluster.ready(k, n) == READY for k, _, n in cluster.objects))
         await leader.until(lambda: leader.metrics.listening._value.get() == 1)
+        await eventually(connection, "select count(*) from tidegate.sleepers", 2)
+        passes = leader.passes
+        leader.reconciler.hear("")
+        await leader.until(lambda: leader.passes > passes)
         await connection.execute("select tidegate.enqueue('mail', 'a')")
         await leader.until(lambda: cluster.status(QUEUE, "mail").get("runnable") == 1)
         reads: list[Any] = []

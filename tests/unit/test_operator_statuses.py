@@ -12,8 +12,9 @@ from tidegate.model.demands import QueueNumbers
 from tidegate.model.limits import LimitStatus
 from tidegate.model.object_statuses import LimitStatusPart, QueueStatusPart
 from tidegate.model.ownership import Ownership
-from tidegate_operator.conditions import STALLED, Reason, find
+from tidegate_operator.conditions import STALLED, Condition, Reason, find
 from tidegate_operator.reconcile.statuses import (
+    Shown,
     coarse,
     is_changed,
     is_transition,
@@ -134,6 +135,20 @@ def test_what_must_not_wait(before: Any, after: Any, urgent: bool) -> None:
 
     assert is_transition(shown(*before), shown(*after)) == urgent
     assert is_transition({}, shown(*after))
+
+
+def test_what_a_person_did_to_a_queue_or_has_to_do_waits_behind_no_numbers() -> None:
+    def shown(reason: str, *, held: bool = False, running: int = 0, limited: str = "False") -> dict[str, Any]:
+        conditions = [Condition("ScalingActive", str(reason == "ByDemand"), reason, f"{running} running")]
+        conditions.append(Condition("ScalingLimited", limited, "AtMaximum", "the load would fill more"))
+        numbers = QueueNumbers("mail", running=running, held_by_hand=held)
+        return queue_status(queue(), verdict(), numbers, 0, NOW, shown=Shown({}, conditions))
+
+    before = shown("ByDemand")
+    assert is_transition(before, shown("OtherAutoscaler"))
+    assert is_transition(before, shown("DatabaseUnavailable"))
+    assert is_transition(before, shown("ByDemand", held=True))
+    assert not is_transition(before, shown("ByDemand", running=9, limited="True"))
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,9 @@ OBSERVED_AT = "observedAt"
 QUEUE_NUMBERS = ("running", "runnable", "blocked", "scheduled", "dead", "oldestRunnableAge", "blockedBy")
 """Fields of a Queue's status that come from the database."""
 
-TRANSITIONS = ("Ready", "Stalled", "Reconciling")
-"""Conditions whose change is written at once, and not when there is time for numbers."""
+TRANSITIONS = ("Ready", "Stalled", "Reconciling", "ScalingActive", "HeldByHand")
+"""Conditions whose change is written at once, and not when there is time for numbers. ``Saturated`` and
+``ScalingLimited`` are none: they come and go with the load, of many objects at a time."""
 
 
 def limit_status(
