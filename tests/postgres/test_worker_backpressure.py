@@ -249,8 +249,9 @@ def test_error_is_refused_before_anything_is_claimed(database_url: str) -> None:
     PublicWorker(app, limits=MessageLimits(backpressure=BackpressurePolicy(on_unavailable="error")))
 
 
+@pytest.mark.parametrize("strategy", ["channel_pause", "worker_pause"])
 async def test_intake_goes_on_when_use_has_fallen_to_resume_at(
-    app: App, hall: Hall, told: pytest.LogCaptureFixture
+    app: App, hall: Hall, told: pytest.LogCaptureFixture, strategy: Any
 ) -> None:
     gates = [asyncio.Event() for _ in range(8)]
 
@@ -259,7 +260,7 @@ async def test_intake_goes_on_when_use_has_fallen_to_resume_at(
         hall.came.append(str(number))
         await gates[number].wait()
 
-    async with at_work(app, limits=limits("channel_pause", resume_at=0.5), poll=600.0) as worker:
+    async with at_work(app, limits=limits(strategy, resume_at=0.5), poll=600.0) as worker:
         await quarter.enqueue_many([{"number": number} for number in range(5)])
         await until(lambda: has_come(hall, 4))
         await until(lambda: tells(told, 1))
@@ -267,13 +268,13 @@ async def test_intake_goes_on_when_use_has_fallen_to_resume_at(
         await until(lambda: has_come(hall, 5))
         gates[1].set()
         await in_states(app, succeeded=2, running=3)
-        assert transitions(told) == [("holds", "channel_pause", "a")], "three of four are above the half"
+        assert transitions(told) == [("holds", strategy, "a")], "three of four are above the half"
         gates[2].set()
         await until(lambda: tells(told, 2))
         assert worker.runtime.flow.backpressure.reasons("a") == []
         for gate in gates:
             gate.set()
-    assert transitions(told) == [("holds", "channel_pause", "a"), ("lets", "channel_pause", "a")]
+    assert transitions(told) == [("holds", strategy, "a"), ("lets", strategy, "a")]
 
 
 async def has_come(hall: Hall, count: int) -> bool:
@@ -302,11 +303,12 @@ async def test_a_channel_has_backpressure_of_its_own(app: App, hall: Hall, told:
     assert {queue for _, _, queue in transitions(told)} == {"c"}
 
 
+@pytest.mark.parametrize(("strategy", "kept"), [("channel_pause", 2), ("worker_pause", 2), ("resubscribe", 1)])
 async def test_a_pause_by_hand_and_backpressure_never_end_each_other(
-    app: App, hall: Hall, told: pytest.LogCaptureFixture
+    app: App, hall: Hall, told: pytest.LogCaptureFixture, strategy: Any, kept: int
 ) -> None:
     narrow, _wide = declare(app, hall)
-    async with at_work(app, limits=limits("channel_pause"), poll=0.1, health_address=ANYWHERE) as worker:
+    async with at_work(app, limits=limits(strategy), poll=0.1, health_address=ANYWHERE) as worker:
         await narrow.enqueue_many(arguments(2))
         await until(lambda: tells(told, 1))
         worker.runtime.pause()
@@ -315,12 +317,12 @@ async def test_a_pause_by_hand_and_backpressure_never_end_each_other(
         worker.runtime.pause()
         hall.leave.set()
         await until(lambda: tells(told, 2))
-        await all_succeeded(app, 2)
+        await all_succeeded(app, kept)
         assert await is_paused(worker, "a"), "the pause by hand goes on"
         await narrow.enqueue_many(arguments(2))
         # polls go by in this time, and a paused worker spends none of them on a claim
         for _ in range(20):
-            assert (await states(app))["ready"] == 2
+            assert await states(app) == {"succeeded": kept, "ready": 4 - kept}
         worker.runtime.resume()
         await all_succeeded(app, 4)
     await no_drift(app)
