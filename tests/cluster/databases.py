@@ -3,6 +3,8 @@
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -76,14 +78,22 @@ def cluster_postgres(parent: Path | None) -> Iterator[ClusterPostgres]:
             server.stop()
 
 
-def main() -> None:
-    """Run a server for whoever tries things out in the cluster, until Ctrl-C or SIGTERM; its data go with it."""
+def main(command: list[str]) -> int:
+    """Run a server for whoever tries things out in the cluster: while a command runs, else until Ctrl-C or SIGTERM.
+
+    Its data go with it. The command finds its URL in ``TIDEGATE_DATABASE_URL``; without one it is printed.
+    """
     with cluster_postgres(quick_folder()) as server:
-        print(f"export TIDEGATE_DATABASE_URL={server.new_database()}", flush=True)
+        url = server.new_database()
+        if command:
+            variables = {**os.environ, "TIDEGATE_DATABASE_URL": url}
+            return subprocess.run(command, env=variables, check=False).returncode
+        print(f"export TIDEGATE_DATABASE_URL={url}", flush=True)
         with suppress(KeyboardInterrupt):
             signal.pause()
+        return 0
 
 
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    main()
+    sys.exit(main(sys.argv[1:]))

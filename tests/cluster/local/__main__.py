@@ -1,12 +1,15 @@
 """A cluster to test on.
 
-    python -m tests.cluster.local up | down | images | test FLAGS... | exec COMMAND... | postgres | logs
+    python -m tests.cluster.local up | down | images | test FLAGS... | exec COMMAND... | postgres | shell | logs
+    python -m tests.cluster.local stop-api-server | start-api-server
 
 ``up`` takes kind where Docker runs, and builds a node from Go modules elsewhere. ``images`` builds the project's images
 where their sources changed, and loads them. ``exec`` runs a command that can reach the cluster and its pods: with its
 kubeconfig, its programs first on the path and, where it has one, in its network. ``test`` runs pytest in that way, or
 on the cluster that KUBECONFIG names where none of ours is up. ``postgres`` runs a server that pods reach, until Ctrl-C,
-and prints its URL. ``logs`` shows the last lines of every part.
+and prints its URL. ``shell`` does all of it for somebody who tries things out: the images are there, kubectl, helm and
+tidegate are on the path, a Postgres that pods reach is TIDEGATE_DATABASE_URL until the shell ends. ``logs`` shows the
+last lines of every part. ``stop-api-server`` stops this one part of a node that was built here.
 """
 
 import os
@@ -14,6 +17,9 @@ import shutil
 import socket
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
 from urllib.parse import urlsplit
 
 from tests.cluster.local import images, kind_clusters, nodes
@@ -64,6 +70,13 @@ def execute(command: list[str]) -> None:
     _become(command if _by_kind() else inside(command), {**environment(), "TIDEGATE_TEST_MACHINE": address})
 
 
+def shell() -> None:
+    """Become a shell in which everything is at hand."""
+    provide_images()
+    os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    execute([sys.executable, "-m", "tests.cluster.databases", os.environ.get("SHELL") or "bash"])
+
+
 def test(flags: list[str]) -> None:
     """Become pytest on ``tests/cluster``."""
     # the paths, unless the flags name some of their own
@@ -98,23 +111,32 @@ def logs() -> None:
         print(f"==> {log.stem}", *lines, "", sep="\n")
 
 
+def postgres() -> None:
+    """Become a server that pods reach."""
+    execute([sys.executable, "-m", "tests.cluster.databases"])
+
+
+COMMANDS: Final[Mapping[str, Callable[[], None]]] = {
+    "up": up,
+    "down": down,
+    "images": provide_images,
+    "postgres": postgres,
+    "shell": shell,
+    "logs": logs,
+    "stop-api-server": nodes.stop_api_server,
+    "start-api-server": nodes.start_api_server,
+}
+
+
 def main(arguments: list[str]) -> None:
     """Run the command named first."""
     match arguments:
-        case ["up"]:
-            up()
-        case ["down"]:
-            down()
-        case ["images"]:
-            provide_images()
-        case ["postgres"]:
-            execute([sys.executable, "-m", "tests.cluster.databases"])
+        case [name] if name in COMMANDS:
+            COMMANDS[name]()
         case ["test", *flags]:
             test(flags)
         case ["exec", *command] if command:
             execute(command)
-        case ["logs"]:
-            logs()
         case _:
             raise SystemExit(__doc__)
 
