@@ -1,4 +1,4 @@
-"""An operator in a namespace of its own, with the rights it needs there and no others, and its database."""
+"""The operator's chart in a namespace of its own, with rights there and nowhere else, and its database."""
 
 import json
 from typing import Any
@@ -6,32 +6,13 @@ from typing import Any
 import psycopg
 from psycopg.rows import dict_row
 
+from tests.cluster.helms import OPERATOR, Helm, operator_values
 from tests.cluster.kubectls import Kubectl, KubectlError
 from tests.cluster.waiting import eventually
 from tidegate.model.documents import API_VERSION
 
-OPERATOR = "localhost/tidegate-operator:0.1.0"
-
-RIGHTS: list[dict[str, Any]] = [
-    {"apiGroups": ["tidegate.dev"], "resources": ["limits", "queues"], "verbs": ["get", "list", "watch"]},
-    {"apiGroups": ["tidegate.dev"], "resources": ["limits/status", "queues/status"], "verbs": ["patch"]},
-    {"apiGroups": ["apps"], "resources": ["deployments/scale"], "verbs": ["get", "patch"]},
-    {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
-    {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create"]},
-    {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
-    {
-        "apiGroups": ["coordination.k8s.io"],
-        "resources": ["leases"],
-        "resourceNames": ["tidegate"],
-        "verbs": ["get", "update"],
-    },
-]
-
-RESTRICTED: dict[str, Any] = {
-    "allowPrivilegeEscalation": False,
-    "readOnlyRootFilesystem": True,
-    "capabilities": {"drop": ["ALL"]},
-}
+PODS = "--selector=app.kubernetes.io/instance=tidegate"
+"""Which pods are the operator's, for kubectl."""
 
 
 def limit(name: str = "vendor-x", **spec: object) -> dict[str, Any]:
@@ -44,79 +25,55 @@ def queue(name: str = "mail", **spec: object) -> dict[str, Any]:
     return {"apiVersion": API_VERSION, "kind": "Queue", "metadata": {"name": name}, "spec": spec}
 
 
-def operator_objects(namespace: str) -> list[dict[str, Any]]:
-    """Everything that an operator of one namespace consists of, but the Secret ``tidegate-database``."""
-    name = "tidegate-operator"
-    account = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
-    variables = {
-        "TIDEGATE_NAMESPACES": namespace,
-        "TIDEGATE_CLUSTER_ID": namespace,
-        "TIDEGATE_DATABASE_URL_FILE": "/etc/tidegate/url",
-    }
-    container = {
-        "name": "operator",
-        "image": OPERATOR,
-        "env": [{"name": key, "value": value} for key, value in variables.items()],
-        "readinessProbe": {"httpGet": {"path": "/readyz", "port": 8080}, "periodSeconds": 1},
-        "livenessProbe": {"httpGet": {"path": "/healthz", "port": 8080}, "periodSeconds": 10, "timeoutSeconds": 5},
-        "securityContext": RESTRICTED,
-        "volumeMounts": [{"name": "database", "mountPath": "/etc/tidegate", "readOnly": True}],
-    }
-    pod = {
-        "serviceAccountName": name,
-        "terminationGracePeriodSeconds": 10,
-        "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
-        "containers": [container],
-        "volumes": [{"name": "database", "secret": {"secretName": "tidegate-database"}}],
-    }
-    labels = {"app": name}
-    return [
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}},
-        {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": name}, "rules": RIGHTS},
-        {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "RoleBinding",
-            "metadata": {"name": name},
-            "roleRef": role,
-            "subjects": [account],
-        },
-        {
-            "apiVersion": "apps/v1",
-            "kind": "Deployment",
-            "metadata": {"name": name},
-            "spec": {
-                "selector": {"matchLabels": labels},
-                "template": {"metadata": {"labels": labels}, "spec": pod},
-            },
-        },
-    ]
+class Rows:
+    """What statements return, each in a session and a transaction of its own."""
+
+    def __init__(self, database_url: str) -> None:
+        self._url = database_url
+
+    def __call__(self, statement: str, *arguments: object) -> list[dict[str, Any]]:
+        """Return the rows of a statement."""
+        with psycopg.connect(self._url, autocommit=True, row_factory=dict_row) as connection:
+            # without arguments several statements may come as one
+            cursor = connection.execute(statement.encode(), arguments or None)
+            return cursor.fetchall() if cursor.description else []
+
+    def caps(self) -> dict[str, int]:
+        """Every key with a policy, and how many of its jobs may run."""
+        return {row["key"]: row["max_running"] for row in self("select key, max_running from tidegate.limits")}
 
 
 class Installation:
-    """A namespace with an operator in it, and a connection to its database."""
+    """A namespace with the operator's chart installed in it, and its database.
 
-    def __init__(self, kubectl: Kubectl, database_url: str) -> None:
+    Args:
+        kubectl: works in the namespace.
+        database_url: URL of the database, as pods reach it.
+        values: values of the chart beside those of `operator_values`.
+    """
+
+    def __init__(self, kubectl: Kubectl, database_url: str, **values: Any) -> None:
         self.kubectl = kubectl
         self.database_url = database_url
+        self.rows = Rows(database_url)
+        self.helm = Helm(kubectl.namespace)
         kubectl("create", "secret", "generic", "tidegate-database", f"--from-literal=url={database_url}")
-        kubectl.apply(*operator_objects(kubectl.namespace))
+        whole = {**operator_values(database_url, kubectl.namespace), **values}
+        self.helm("install", "tidegate", OPERATOR, values=whole)
+        self.wait_for_operator()
+
+    def wait_for_operator(self) -> None:
+        """Wait until the operator's pods are ready."""
         try:
-            kubectl("rollout", "status", "deployment/tidegate-operator", "--timeout=60s")
+            self.kubectl("rollout", "status", "deployment/tidegate", "--timeout=60s")
         except KubectlError as error:
             raise KubectlError(f"{error}\n{self.story()}") from None
 
     def story(self) -> str:
         """What the operator's pods and their logs say, for a failure."""
-        pods = self.kubectl("describe", "pods", "--selector=app=tidegate-operator")
-        logs = self.kubectl("logs", "--selector=app=tidegate-operator", "--tail=40", "--ignore-errors")
+        pods = self.kubectl("describe", "pods", PODS)
+        logs = self.kubectl("logs", PODS, "--tail=40", "--ignore-errors")
         return f"{pods}\n{logs}"
-
-    def rows(self, statement: str, *arguments: object) -> list[dict[str, Any]]:
-        """What a statement returns, in a session and a transaction of its own."""
-        with psycopg.connect(self.database_url, autocommit=True, row_factory=dict_row) as connection:
-            cursor = connection.execute(statement.encode(), arguments)
-            return cursor.fetchall() if cursor.description else []
 
     def policy(self, key: str) -> dict[str, Any] | None:
         """The policy of a key in the database, and who owns it."""

@@ -2,10 +2,14 @@
 
 import json
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 TIMEOUT = 120
 """Seconds for one command."""
+
+WATCH_TIMEOUT = f"--request-timeout={TIMEOUT}s"
 
 
 class KubectlError(AssertionError):
@@ -31,6 +35,17 @@ class Kubectl:
         if done.returncode != 0:
             raise KubectlError(done.stderr or done.stdout)
         return done.stdout
+
+    @contextmanager
+    def watching(self, *arguments: str) -> Iterator[Iterator[str]]:
+        """A line for each object that there is and each write of one from then on; they end after `WATCH_TIMEOUT`."""
+        command = ["kubectl", "--namespace", self.namespace, "get", *arguments, "--watch", WATCH_TIMEOUT]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watch:
+            try:
+                assert watch.stdout is not None
+                yield iter(watch.stdout)
+            finally:
+                watch.kill()
 
     def apply(self, *documents: dict[str, Any]) -> str:
         """Apply objects."""

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -199,7 +199,7 @@ def read_access() -> dict[str, Any]:
     return found
 
 
-def account(folder: Path, kubectl: Kubectl, rules: list[Mapping[str, Any]]) -> Path:
+def account(folder: Path, kubectl: Kubectl, rules: Sequence[Mapping[str, Any]]) -> Path:
     """Make a service account with these rights in the namespace, and return a kubeconfig for it."""
     kubectl("create", "serviceaccount", "operator")
     metadata = {"name": "operator"}

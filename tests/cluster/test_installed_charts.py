@@ -1,21 +1,23 @@
 """Both charts on a real cluster: workers from none to some and back by what limits let run, upgraded, removed."""
 
-import json
-import subprocess
-from pathlib import Path
+import time
+from collections.abc import Iterator
 from typing import Any
 
-import psycopg
+import pytest
 
-from tests.cluster.installations import OPERATOR
+from tests.cluster import helms
+from tests.cluster.conftest import new_namespace
+from tests.cluster.databases import ClusterPostgres
+from tests.cluster.helms import SMALL, VERSION
+from tests.cluster.installations import Installation
 from tests.cluster.kubectls import Kubectl
 from tests.cluster.waiting import eventually
-
-CHARTS = Path(__file__).resolve().parents[2] / "charts"
-VERSION = OPERATOR.rpartition(":")[2]
-ENQUEUE = "select tidegate.enqueue('greetings', 'greet', payload => %s::jsonb, limit_key => %s)"
+from tidegate.audit.figures import Figure
 
 DEPLOYMENT = "greetings-tidegate-worker"
+
+PODS = "--selector=app.kubernetes.io/instance=greetings"
 
 WORKERS: dict[str, Any] = {
     "image": {"repository": "localhost/tidegate-greetings", "tag": VERSION},
@@ -28,90 +30,115 @@ WORKERS: dict[str, Any] = {
         }
     },
     "limits": {"narrow": {"maxRunning": 1}},
-    "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}},
+    "resources": SMALL,
 }
 
+COLD_STARTS = 2
 
-class Helm:
-    """Helm in one namespace."""
-
-    def __init__(self, namespace: str, folder: Path) -> None:
-        self._namespace, self._folder = namespace, folder
-
-    def __call__(self, *arguments: str, values: dict[str, Any] | None = None) -> str:
-        given = []
-        if values is not None:
-            file = self._folder / "values.json"
-            file.write_text(json.dumps(values))
-            given = ["--values", str(file)]
-        command = ["helm", "--namespace", self._namespace, *arguments, *given]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+COLD_START = """
+select extract(epoch from w.started_at)::float8 as registered, extract(epoch from h.started_at)::float8 as started
+  from tidegate.history h join tidegate.workers w on w.id = h.worker where h.id = %s
+"""
+"""When the worker of a job had registered, and when it started the job."""
 
 
-def operator_values(namespace: str) -> dict[str, Any]:
-    return {
-        "image": {"repository": "localhost/tidegate-operator", "tag": VERSION},
-        "namespaces": [namespace],
-        "clusterId": namespace,
-        # those of the session are in force already, and belong to no release
-        "crds": {"install": False},
-        "replicas": 1,
-        "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}},
-    }
+TOGETHER = """
+select count(*) from tidegate.history one join tidegate.history other
+    on one.id < other.id and one.started_at < other.finished_at and other.started_at < one.finished_at
+ where one.limit_key = 'narrow' and other.limit_key = 'narrow'
+"""
+"""Pairs of jobs under the limit that ran at one time."""
 
 
-def replicas(kubectl: Kubectl) -> int:
-    return int(kubectl.object("deployment", DEPLOYMENT)["spec"]["replicas"])
+class Scene(Installation):
+    """An operator, and workers whose Deployment it scales."""
+
+    def __init__(self, kubectl: Kubectl, database_url: str) -> None:
+        super().__init__(kubectl, database_url)
+        self.helm("install", "greetings", helms.WORKERS, values=WORKERS)
+        self.wait_for_ready("queue/greetings", "limit/narrow")
+
+    def replicas(self) -> int:
+        return int(self.kubectl.object("deployment", DEPLOYMENT)["spec"]["replicas"])
+
+    def greet(self, name: str, seconds: float = 0, limit_key: str = "") -> int:
+        return self.enqueue("greetings", "greet", {"name": name, "seconds": seconds}, limit_key)
+
+    def is_idle(self) -> bool:
+        return self.rows("select count(*) from tidegate.jobs") == [{"count": 0}]
+
+    def until_idle(self) -> None:
+        """Wait until nothing is left to do, and nobody to do it."""
+        eventually(self.is_idle, "all jobs are done", patience=120)
+        eventually(lambda: self.replicas() == 0, "an idle queue goes without workers", patience=120)
+        self.kubectl("wait", "--for=delete", "pod", PODS, "--timeout=60s")
 
 
-def unfinished(observer: psycopg.Connection[Any]) -> int:
-    row = observer.execute("select count(*) from tidegate.jobs").fetchone()
-    assert row is not None
-    return int(row[0])
+@pytest.fixture(scope="module")
+def scene(administrator: Kubectl, postgres: ClusterPostgres) -> Iterator[Scene]:
+    with new_namespace(administrator) as kubectl:
+        yield Scene(kubectl, postgres.new_database())
 
 
-def test_workers_follow_what_limits_let_run(
-    kubectl: Kubectl, pods_database: str, observer: psycopg.Connection[Any], tmp_path: Path
-) -> None:
-    helm = Helm(kubectl.namespace, tmp_path)
-    kubectl("create", "secret", "generic", "tidegate-database", f"--from-literal=url={pods_database}")
-    notes = helm("install", "tidegate", str(CHARTS / "tidegate"), values=operator_values(kubectl.namespace))
-    assert "limits.tidegate.dev" in notes
-    helm("test", "tidegate")
-    helm("install", "greetings", str(CHARTS / "tidegate-worker"), values=WORKERS)
-    kubectl("wait", "--for=condition=Ready", "queue/greetings", "limit/narrow", "--timeout=60s")
-    eventually(lambda: replicas(kubectl) == 0, "an idle queue goes without workers", patience=120)
-    kubectl("wait", "--for=delete", "pod", "--selector=app.kubernetes.io/instance=greetings", "--timeout=60s")
+def test_both_charts_pass_their_own_tests(scene: Scene) -> None:
+    assert "limits.tidegate.dev" in scene.helm("get", "notes", "tidegate")
+    scene.helm("test", "tidegate")
+    scene.helm("test", "greetings")
 
+
+def test_the_first_job_of_an_idle_queue_waits_for_its_pod_alone(scene: Scene, figures: list[Figure]) -> None:
+    """From the commit of a job to its start, less what the pod takes from its creation until its worker has registered.
+
+    The creation counts from when a watch tells of it: late rather than early, at the cost of our own part.
+    """
+    whole, own = [], []
+    for number in range(COLD_STARTS):
+        scene.until_idle()
+        with scene.kubectl.watching("pods", PODS, "--output=name") as pods:
+            enqueued = time.time()
+            job = scene.greet(f"cold {number}")
+            next(pods)
+            created = time.time()
+            eventually(scene.is_idle, "the job is done", patience=120)
+        (at,) = scene.rows(COLD_START, job)
+        assert enqueued < created < at["registered"] < at["started"]
+        whole.append(at["started"] - enqueued)
+        own.append((created - enqueued) + (at["started"] - at["registered"]))
+    for name, seconds, bar in (("", own, 3), (", with the pod's start", whole, 60)):
+        what = f"a job in an idle queue until a new pod starts it, at most{name}"
+        figures.append(Figure(what, round(max(seconds), 2), "s", bar, "<=", COLD_STARTS))
+
+
+def test_workers_follow_what_limits_let_run(scene: Scene) -> None:
+    scene.until_idle()
     # a backlog that its limit holds back asks for one worker, however long it is
     seen = set()
-    for number in range(6):
-        observer.execute(ENQUEUE, [json.dumps({"name": f"narrow {number}", "seconds": 1}), "narrow"])
+    jobs = [scene.greet(f"narrow {number}", 1, "narrow") for number in range(6)]
 
     def narrow_done() -> bool:
-        seen.add(replicas(kubectl))
-        return unfinished(observer) == 0
+        seen.add(scene.replicas())
+        return scene.is_idle()
 
     eventually(narrow_done, "the blocked backlog is worked off by one worker", patience=120)
     assert max(seen) == 1
 
     # one that no limit holds back takes all it may
-    for number in range(12):
-        observer.execute(ENQUEUE, [json.dumps({"name": f"wide {number}", "seconds": 4}), ""])
-    eventually(lambda: replicas(kubectl) == 3, "more workers for more runnable jobs")
-    eventually(lambda: unfinished(observer) == 0, "all jobs are done", patience=120)
-    helm("test", "greetings")
-    eventually(lambda: replicas(kubectl) == 0, "back to none", patience=120)
+    jobs += [scene.greet(f"wide {number}", 4) for number in range(12)]
+    eventually(lambda: scene.replicas() == 3, "more workers for more runnable jobs")
+    scene.until_idle()
 
-    ended = observer.execute("select state, attempt, lost, count(*) from tidegate.history group by 1, 2, 3").fetchall()
-    assert ended == [("succeeded", 1, 0, 18)]
+    assert scene.rows(TOGETHER) == [{"count": 0}]
+    states = "select state, attempt, lost, count(*) from tidegate.history where id >= %s group by 1, 2, 3"
+    assert scene.rows(states, jobs[0]) == [{"state": "succeeded", "attempt": 1, "lost": 0, "count": 18}]
 
-    helm("upgrade", "greetings", str(CHARTS / "tidegate-worker"), values={**WORKERS, "slots": 4})
-    assert replicas(kubectl) == 0
-    helm("uninstall", "greetings", "--wait")
-    helm("uninstall", "tidegate", "--wait")
-    assert kubectl.object("crd", "limits.tidegate.dev")
-    kept = observer.execute("select max_running from tidegate.limits where key = 'narrow'").fetchall()
-    assert kept == [(1,)]
+
+def test_what_outlives_an_upgrade_and_an_uninstallation(scene: Scene) -> None:
+    scene.until_idle()
+    scene.helm("upgrade", "greetings", helms.WORKERS, values={**WORKERS, "slots": 4})
+    assert scene.replicas() == 0
+    scene.helm("uninstall", "greetings", "--wait")
+    scene.helm("uninstall", "tidegate", "--wait")
+    assert scene.kubectl.object("crd", "limits.tidegate.dev")
+    policy = scene.policy("narrow")
+    assert policy is not None
+    assert policy["max_running"] == 1

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.databases import ClusterPostgres
-from tests.cluster.installations import Installation, limit, queue
+from tests.cluster.installations import PODS, Installation, limit, queue
 from tests.cluster.test_worker_images import EXAMPLES, deployment
 from tests.cluster.waiting import eventually
 
@@ -31,7 +31,7 @@ def test_a_start_compiles_nothing(installation: Installation) -> None:
     """Bytecode that does not fit its source is made anew at each start, which costs seconds and 85 MiB."""
     imports = "import tidegate_operator.commands; from kubernetes.aio.client import CoreV1Api, CustomObjectsApi"
     script = f"python3 -v -c '{imports}' 2>&1 | grep -o \"code object from '*/opt/[^ ]*\" | sort | uniq"
-    loaded = installation.kubectl("exec", "deployment/tidegate-operator", "--", "sh", "-c", script).splitlines()
+    loaded = installation.kubectl("exec", "deployment/tidegate", "--", "sh", "-c", script).splitlines()
     assert len(loaded) > 100
     assert [line for line in loaded if not line.rstrip("'").endswith(".pyc")] == []
 
@@ -135,13 +135,13 @@ def test_a_restarted_operator_finds_what_has_changed(installation: Installation,
     name = f"restarted-{force}".lower()
     kubectl.apply(limit(name, maxRunning=1, deletionGracePeriod="0s"), limit(f"{name}-edited", maxRunning=1))
     installation.wait_for_ready(f"limit/{name}", f"limit/{name}-edited")
-    kubectl("scale", "deployment", "tidegate-operator", "--replicas=0")
+    kubectl("scale", "deployment", "tidegate", "--replicas=0")
     if force:
-        kubectl("delete", "pod", "--selector=app=tidegate-operator", "--grace-period=0", "--force")
-    kubectl("wait", "--for=delete", "pod", "--selector=app=tidegate-operator", "--timeout=30s")
+        kubectl("delete", "pod", PODS, "--grace-period=0", "--force")
+    kubectl("wait", "--for=delete", "pod", PODS, "--timeout=30s")
     kubectl("delete", "limits.tidegate.dev", name)
     kubectl.apply(limit(f"{name}-edited", maxRunning=2))
-    kubectl("scale", "deployment", "tidegate-operator", "--replicas=1")
+    kubectl("scale", "deployment", "tidegate", "--replicas=1")
     installation.wait_for_ready(f"limit/{name}-edited")
     eventually(lambda: installation.policy(name) is None, "the deletion is noticed")
     policy = installation.policy(f"{name}-edited")
@@ -170,5 +170,5 @@ def test_a_stopped_database_is_said_and_survived(installation: Installation, pos
 
 
 def _restarts(installation: Installation) -> int:
-    pods = installation.kubectl.object("pods", "--selector=app=tidegate-operator")["items"]
+    pods = installation.kubectl.object("pods", PODS)["items"]
     return sum(each["restartCount"] for pod in pods for each in pod["status"]["containerStatuses"])

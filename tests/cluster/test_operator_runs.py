@@ -11,7 +11,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.cluster.installations import RIGHTS, limit, queue
+from tests.cluster.helms import operator_rights
+from tests.cluster.installations import limit, queue
 from tests.cluster.kubectls import Kubectl, KubectlError
 from tests.cluster.operator_processes import OperatorProcess, account, operator, relayed
 from tests.cluster.waiting import eventually
@@ -158,7 +159,7 @@ def test_a_namespace_that_is_deleted(kubectl: Kubectl, pods_database: str, obser
 def test_the_rights_that_it_needs_and_no_more(
     kubectl: Kubectl, pods_database: str, observer: Observer, tmp_path: Path
 ) -> None:
-    kubeconfig = account(tmp_path, kubectl, [dict(rule) for rule in RIGHTS])
+    kubeconfig = account(tmp_path, kubectl, operator_rights(kubectl.namespace))
     with operator(tmp_path, pods_database, kubectl.namespace, kubeconfig=kubeconfig) as running:
         running.leads()
         kubectl.apply(limit("vendor-x", maxRunning=4), queue("mail"))
@@ -200,7 +201,7 @@ def deployment(name: str) -> dict[str, Any]:
 def test_a_deployment_follows_its_queue(
     kubectl: Kubectl, pods_database: str, observer: Observer, tmp_path: Path
 ) -> None:
-    kubeconfig = account(tmp_path, kubectl, [dict(rule) for rule in RIGHTS])
+    kubeconfig = account(tmp_path, kubectl, operator_rights(kubectl.namespace))
     workers = {"deploymentRef": {"name": "mailers"}, "slots": 2, "maxReplicas": 5}
     with operator(tmp_path, pods_database, kubectl.namespace, kubeconfig=kubeconfig) as running:
         running.leads()
@@ -228,7 +229,7 @@ def test_a_deployment_follows_its_queue(
 
 
 def test_a_missing_right_is_named_and_ends_it(kubectl: Kubectl, pods_database: str, tmp_path: Path) -> None:
-    kubeconfig = account(tmp_path, kubectl, [dict(rule) for rule in RIGHTS])
+    kubeconfig = account(tmp_path, kubectl, operator_rights(kubectl.namespace))
     options = ("--namespace", "kube-node-lease", "--lease-namespace", kubectl.namespace)
     with operator(tmp_path, pods_database, "kube-public", *options, kubeconfig=kubeconfig) as running:
         assert running.ended() == 2
@@ -239,7 +240,7 @@ def test_a_missing_right_is_named_and_ends_it(kubectl: Kubectl, pods_database: s
 def test_a_namespace_that_may_not_be_read_stops_no_other(
     kubectl: Kubectl, pods_database: str, observer: Observer, tmp_path: Path
 ) -> None:
-    kubeconfig = account(tmp_path, kubectl, [dict(rule) for rule in RIGHTS])
+    kubeconfig = account(tmp_path, kubectl, operator_rights(kubectl.namespace))
     with operator(
         tmp_path, pods_database, kubectl.namespace, "--namespace", "kube-public", kubeconfig=kubeconfig
     ) as running:
@@ -255,35 +256,6 @@ def test_a_namespace_that_may_not_be_read_stops_no_other(
         until_rows(observer, {"vendor-x": 5})
         assert running.end() == 0
         assert "Traceback" not in running.said
-
-
-@pytest.mark.slow
-def test_many_objects_at_once(
-    administrator: Kubectl, kubectl: Kubectl, pods_database: str, observer: Observer, tmp_path: Path
-) -> None:
-    """2,000 Limits and 200 Queues: ready, then quiet, within the memory that the chart allows."""
-    items = [limit(f"l{number}", maxRunning=5, rate={"maxStarts": 9, "window": "1m"}) for number in range(2_000)]
-    items += [queue(f"q{number}") for number in range(200)]
-    with operator(tmp_path, pods_database, kubectl.namespace, "--numbers-every", "2s") as running:
-        running.leads()
-        everything = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
-        kubectl("create", "-f", "-", stdin=everything)
-
-        def ready() -> bool:
-            found = kubectl.object("limits.tidegate.dev,queues.tidegate.dev")
-            return all(is_ready(each) for each in found["items"])
-
-        eventually(ready, "every object is ready", patience=60)
-        assert len(rows(observer)) == 2_000
-        written = running.metric('tidegate_operator_status_writes_total{outcome="written"}')
-        passes = running.metric("tidegate_operator_pass_seconds_count")
-
-        def looked() -> bool:
-            return running.metric("tidegate_operator_pass_seconds_count") >= passes + 5
-
-        eventually(looked, "five more passes")
-        assert running.metric('tidegate_operator_status_writes_total{outcome="written"}') == written
-        assert running.memory() < 200 << 20
 
 
 def test_an_operator_without_a_database_says_so_and_lives(kubectl: Kubectl, tmp_path: Path) -> None:
