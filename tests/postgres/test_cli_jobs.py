@@ -148,3 +148,25 @@ def test_a_slip_in_a_queues_name_makes_no_queue(database_url: str) -> None:
         assert missed.code == 4
         assert missed.err == "error: there is no queue 'mial'; there are: mail\n"
     assert len(tidegate_command("queues", "list", "-o", "json", database_url=database_url).json) == 1
+
+
+def test_a_queue_that_has_only_jobs_yet_is_listed_and_can_be_held(database_url: str, jobs: list[int]) -> None:
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute("select tidegate.enqueue('later', 'send', '{}', delay => '1 hour')")
+    before = tidegate_command("queues", "list", "-o", "json", database_url=database_url).json
+    assert [(row["name"], row["order"], row["ready"], row["runnable"], row["scheduled"]) for row in before] == [
+        ("later", "priority", 0, 0, 1),
+        ("mail", "priority", 1, 1, 1),
+        ("video", "priority", 1, 1, 0),
+    ]
+    for name in ("later", "mail"):
+        assert tidegate_command("queues", "suspend", name, database_url=database_url).code == 0
+    after = tidegate_command("queues", "list", "-o", "json", database_url=database_url).json
+    assert [(row["name"], row["held_by_hand"], row["runnable"]) for row in after] == [
+        ("later", True, 0),
+        ("mail", True, 0),
+        ("video", False, 1),
+    ]
+    # a queue whose every job was taken back is no queue any more
+    tidegate_command("jobs", "cancel", str(jobs[1]), database_url=database_url)
+    assert len(tidegate_command("queues", "list", "-o", "json", database_url=database_url).json) == 2

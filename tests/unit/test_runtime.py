@@ -1,6 +1,7 @@
 """The runtime's parts that need no database: waits, hints, settings, texts, log lines."""
 
 import asyncio
+import gc
 import json
 import logging
 import threading
@@ -26,6 +27,7 @@ from tidegate.runtime.bells import Bell
 from tidegate.runtime.clocks import DatabaseClock, now
 from tidegate.runtime.contacts import Contact
 from tidegate.runtime.failures import MAX_ERROR, MAX_TRACEBACK, describe, storable, trace
+from tidegate.runtime.hearing import Hearing
 from tidegate.runtime.leases import Lease
 from tidegate.runtime.lines import HINTED_AGAIN, Lines
 from tidegate.runtime.logs import configure_logging
@@ -286,6 +288,35 @@ def test_a_loop_that_was_given_up_holds_no_outage_open(caplog: pytest.LogCapture
 def test_the_text_of_an_error_that_nobody_foresaw_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     Contact().failed("claims", OverflowError("canary"))
     assert [record.__dict__["reason"] for record in caplog.records] == ["OverflowError"]
+
+
+class LosingListener:
+    """Loses its connection in the instant in which it is told to end, as a driver does that is still connecting."""
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+
+    async def listen(self, *_: Any) -> None:
+        self.begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise DatabaseUnavailable("refused") from None
+
+
+async def test_a_connection_lost_while_its_worker_ends_is_no_error_of_the_loop() -> None:
+    reported: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+    listener = LosingListener()
+    hearing = Hearing(listener, Contact(), opened=lambda: None, heard=lambda _: None)
+    chore = asyncio.create_task(hearing.run())
+    await listener.begun.wait()
+    chore.cancel()
+    await asyncio.wait({chore})
+    assert chore.cancelled()
+    del chore, hearing
+    gc.collect()
+    assert reported == []
 
 
 async def test_threads_run_at_most_so_many_calls_at_once_in_the_callers_context() -> None:

@@ -70,7 +70,9 @@ class Hearing:
             if not listening.done():
                 listening.cancel()
                 await asyncio.wait({listening})
-        return None if listening.cancelled() else listening.exception()
+            # Looked at where this call is cancelled too: a loss in that instant is no news, and asyncio would print it.
+            error = None if listening.cancelled() else listening.exception()
+        return error
 
     def _opened(self) -> None:
         self._opened_at = now()

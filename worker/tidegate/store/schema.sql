@@ -555,43 +555,49 @@ WITH (fillfactor='50');
 CREATE VIEW tidegate.queue_status AS
  WITH counts AS (
          SELECT r.queue,
-            sum(r.ready) AS ready,
-            sum(r.running) AS running
+            COALESCE(sum(r.ready) FILTER (WHERE (NOT r.later)), (0)::bigint) AS ready,
+            sum(r.running) AS running,
+            COALESCE(sum(r.ready) FILTER (WHERE r.later), (0)::bigint) AS scheduled
            FROM ( SELECT lanes.queue,
                     lanes.ready,
-                    lanes.running
+                    lanes.running,
+                    false AS later
                    FROM tidegate.lanes
                 UNION ALL
                  SELECT lane_mail.queue,
                     lane_mail.ready,
-                    lane_mail.running
-                   FROM tidegate.lane_mail
-                  WHERE (lane_mail.actor IS NOT NULL)) r
+                    lane_mail.running,
+                    (lane_mail.actor IS NULL)
+                   FROM tidegate.lane_mail) r
           GROUP BY r.queue
         )
- SELECT q.name,
-    q.declared_order,
-    q.suspended,
-    q.held_by_hand,
+ SELECT n.name,
+    COALESCE(q.declared_order, 'priority'::text) AS declared_order,
+    COALESCE(q.suspended, false) AS suspended,
+    COALESCE(q.held_by_hand, false) AS held_by_hand,
     COALESCE(c.ready, (0)::bigint) AS ready,
     COALESCE(c.running, (0)::bigint) AS running,
-    (q.scheduled + COALESCE(( SELECT sum(m.ready) AS sum
-           FROM tidegate.lane_mail m
-          WHERE ((m.queue = q.name) AND (m.actor IS NULL))), (0)::bigint)) AS scheduled,
+    (COALESCE(q.scheduled, (0)::bigint) + COALESCE(c.scheduled, (0)::bigint)) AS scheduled,
     ( SELECT count(*) AS count
            FROM tidegate.history h
-          WHERE (((h.state)::text = 'dead'::text) AND (h.queue = q.name))) AS dead,
+          WHERE (((h.state)::text = 'dead'::text) AND (h.queue = n.name))) AS dead,
     ( SELECT count(*) AS count
            FROM tidegate.workers w
-          WHERE (w.alive AND (q.name = ANY (w.queues)))) AS workers,
+          WHERE (w.alive AND (n.name = ANY (w.queues)))) AS workers,
     q.default_priority,
     q.default_max_attempts,
     q.default_timeout,
     q.keep_succeeded,
     q.keep_dead,
     q.owner
-   FROM (tidegate.queues q
-     LEFT JOIN counts c ON ((c.queue = q.name)));
+   FROM ((( SELECT queues.name
+           FROM tidegate.queues
+        UNION
+         SELECT counts.queue
+           FROM counts
+          WHERE ((counts.ready > 0) OR (counts.scheduled > 0))) n
+     LEFT JOIN tidegate.queues q ON ((q.name = n.name)))
+     LEFT JOIN counts c ON ((c.queue = n.name)));
 
 CREATE TABLE tidegate.schema_functions (
     only_row boolean NOT NULL,

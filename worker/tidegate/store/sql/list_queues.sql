@@ -5,12 +5,12 @@ select json_build_object(
          'held_by_hand', q.held_by_hand,
          'ready', q.ready,
          'running', q.running,
-         'runnable', d.runnable,
-         'blocked', d.blocked,
+         'runnable', coalesce(d.runnable, 0),
+         'blocked', coalesce(d.blocked, 0),
          'scheduled', q.scheduled,
          'dead', q.dead,
          'workers', q.workers,
          'owner', q.owner)::text
 from tidegate.queue_status q
-join tidegate.queue_demand d on d.queue = q.name
+left join tidegate.queue_demand d on d.queue = q.name
 order by q.name
