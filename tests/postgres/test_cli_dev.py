@@ -2,11 +2,14 @@ import os
 import signal
 import socket
 import subprocess
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import psycopg
+import pytest
 
 from tests.commands import running_command, stop, tidegate_command
+from tidegate.cli.dev_commands import LOOK_EVERY
 
 
 def read_until(process: "subprocess.Popen[str]", last: str) -> list[str]:
@@ -64,3 +67,21 @@ def test_dev_ends_when_its_server_does(server_folder: Path) -> None:
         _, err = process.communicate(timeout=60)
     assert process.returncode == 3
     assert "error: Postgres ended by itself" in err
+
+
+def test_dev_keeps_a_server_whose_connections_are_all_taken_or_ended(server_folder: Path) -> None:
+    server_folder.chmod(0o755)
+    with running_command("dev", "--port", "0", folder=server_folder) as process, ExitStack() as held:
+        url = read_until(process, "Ctrl-C stops it.\n")[0].split()[-1]
+        taken = held.enter_context(psycopg.connect(url, autocommit=True))
+        taken.execute("select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid()")
+        with suppress(psycopg.OperationalError):
+            for _ in range(200):
+                held.enter_context(psycopg.connect(url))
+        with pytest.raises(psycopg.OperationalError, match=r"too many clients|reserved"):
+            psycopg.connect(url)
+        # it looks again and again, and this is longer than its look, a connection that is refused included
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(timeout=3 * LOOK_EVERY)
+        assert taken.execute("select 1").fetchone() == (1,)
+        assert stop(process, signal.SIGTERM).code == 0

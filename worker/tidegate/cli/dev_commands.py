@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +12,7 @@ from tidegate.cli.printing import note, print_lines
 from tidegate.errors import DatabaseUnavailable
 
 if TYPE_CHECKING:
-    from tidegate.store.engine import Engine
+    from tidegate.store.embedded import EmbeddedServer
 
 FOLDER = Path(".tidegate")
 """Where the data lie unless the user says otherwise: beside the project, so that each project has its own."""
@@ -61,12 +62,12 @@ def dev_command(
         if is_new and folder == FOLDER:
             # The default lies in a project: git need not see it. A folder that the user named is theirs.
             (folder / ".gitignore").write_text("*\n", encoding="utf-8")
-        asyncio.run(_serve(server.url))
+        asyncio.run(_serve(server))
         note("stopping Postgres")
     note(f"stopped; the data stay in {place.absolute()}")
 
 
-async def _serve(database_url: str) -> None:
+async def _serve(server: "EmbeddedServer") -> None:
     from tidegate.store.engine import Engine
     from tidegate.store.failures import translated
     from tidegate.store.migrating import migrate
@@ -75,39 +76,29 @@ async def _serve(database_url: str) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
-    engine = Engine(database_url, max_size=1, application_name="tidegate dev")
+    engine = Engine(server.url, max_size=1, application_name="tidegate dev")
     try:
         with translated():
             report = await migrate(engine)
-        print_lines(
-            [
-                f"ready, schema version {report.after}: {database_url}",
-                "",
-                "in another terminal:",
-                f"  export TIDEGATE_DATABASE_URL='{database_url}'",
-                "",
-                "Ctrl-C stops it.",
-            ]
-        )
-        await _until(stopped, engine)
     finally:
         await engine.close()
+    print_lines(
+        [
+            f"ready, schema version {report.after}: {server.url}",
+            "",
+            "in another terminal:",
+            f"  export TIDEGATE_DATABASE_URL='{server.url}'",
+            "",
+            "Ctrl-C stops it.",
+        ]
+    )
+    await _until(stopped, server)
 
 
-async def _until(stopped: asyncio.Event, engine: "Engine") -> None:
-    from tidegate.store.failures import translated
-    from tidegate.store.migrating import schema_state
-
-    while True:
-        try:
+async def _until(stopped: asyncio.Event, server: "EmbeddedServer") -> None:
+    """Return when told to stop. A server that does not answer is let be: only one that is gone ends this."""
+    while not stopped.is_set():
+        if not server.is_running:
+            raise DatabaseUnavailable("Postgres ended by itself; its server.log in the data folder says why")
+        with suppress(TimeoutError):
             await asyncio.wait_for(stopped.wait(), LOOK_EVERY)
-        except TimeoutError:
-            try:
-                with translated():
-                    await schema_state(engine)
-            except DatabaseUnavailable as error:
-                raise DatabaseUnavailable(
-                    "Postgres ended by itself; its server.log in the data folder says why"
-                ) from error
-        else:
-            return

@@ -112,6 +112,12 @@ class EmbeddedServer:
         password = (self.folder / "password").read_text(encoding="utf-8")
         return f"postgresql://postgres:{password}@127.0.0.1:{self._port}/postgres"
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the server's process is there. It may be slow, out of connections or frozen all the same."""
+        process_number = self._noted_process()
+        return process_number is not None and works_in(process_number, self.folder / "data")
+
     def __enter__(self) -> Self:
         self.start()
         return self
@@ -229,16 +235,22 @@ class EmbeddedServer:
 
     def _stop_leftover(self) -> None:
         """End a server whose owner died without stopping it, and drop a pid file that names somebody else's process."""
-        pid_file = self.folder / "data" / "postmaster.pid"
-        try:
-            process_number = int(pid_file.read_text(encoding="utf-8").split("\n", 1)[0])
-        except (OSError, ValueError):
+        process_number = self._noted_process()
+        if process_number is None:
             return
         if works_in(process_number, self.folder / "data"):
             self._run("pg_ctl", "stop", "-D", "data", "-m", "fast", "-w", "-t", str(START_TIMEOUT))
         elif is_alive(process_number):
             # Postgres would take it for its own; a number that is free again it handles by itself
-            pid_file.unlink(missing_ok=True)
+            (self.folder / "data" / "postmaster.pid").unlink(missing_ok=True)
+
+    def _noted_process(self) -> int | None:
+        """Return the number of the server's process as its pid file has it, None where it has none."""
+        pid_file = self.folder / "data" / "postmaster.pid"
+        try:
+            return int(pid_file.read_text(encoding="utf-8").split("\n", 1)[0])
+        except (OSError, ValueError):
+            return None
 
     def _create_cluster(self) -> None:
         """Make the cluster beside its place and move it there whole: an interrupted start leaves no half of one."""
