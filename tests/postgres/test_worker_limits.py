@@ -330,35 +330,6 @@ async def test_a_rejected_message_goes_back_unspent_with_a_growing_delay_and_run
         await in_state(app, job, "succeeded")
 
 
-async def test_of_two_workers_the_one_that_a_rejected_message_fits_runs_it(app: App) -> None:
-    """Either may be offered it; each refusal keeps it away for longer, and spends nothing."""
-    ran: list[int] = []
-
-    @app.actor(channel="a", max_attempts=1)
-    async def sized(text: str) -> None:
-        ran.append(len(text))
-
-    small = MessageLimits(max_payload_bytes=100, on_oversized_payload="reject")
-    async with at_work(app, limits=small) as one, at_work(app, limits=small) as two:
-        job = (await sized.enqueue(text="x" * 200)).id
-        await until(lambda: rejected_by(one, two))
-        assert ran == []
-        async with at_work(app, limits=MessageLimits(max_payload_bytes=1000)) as large:
-            row = await in_state(app, job, "succeeded", "dead")
-            assert (row["state"], row["attempt"], ran) == ("succeeded", 1, [200])
-            await until(lambda: has_told(large))
-        assert (one.runtime.counts.succeeded, two.runtime.counts.succeeded) == (0, 0)
-    await no_drift(app)
-
-
-async def rejected_by(*workers: Any) -> bool:
-    return any(worker.runtime.counts.rejected for worker in workers)
-
-
-async def has_told(worker: Any) -> bool:
-    return bool(worker.runtime.counts.succeeded)
-
-
 async def rejected(worker: Any, times: int) -> bool:
     return bool(worker.runtime.counts.rejected >= times)
 
