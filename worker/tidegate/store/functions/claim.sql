@@ -17,63 +17,53 @@ set search_path = tidegate, pg_temp set plan_cache_mode = force_generic_plan set
 set enable_mergejoin = off set jit = off set tidegate.inside = on as $$
 #variable_conflict use_column
 declare
-  p_worker uuid := claim.worker; p_claim bigint := claim.claim; p_queue text := claim.queue; p_actors text[] := claim.actors;
-  p_rooms int[] := coalesce(claim.rooms, array_fill(claim.slots, array[coalesce(cardinality(claim.actors), 0)]));
-  p_budget bigint := claim.budget; p_largest bigint := claim.largest; p_refused bigint := claim.refused_above; p_cut bigint;
-  draining boolean; declared text; kept text; idle boolean; mail_low xid8; gate_low timestamptz; due_at timestamptz;
-  wanted text; ranked boolean; at timestamptz; mail boolean;
-  free int := claim.slots; round int := 0; more boolean := true; final boolean;
-  p pick; fits boolean; ids bigint[];
-  h hold; marked boolean; instant timestamptz; tids tid[]; chosen record; most int;
+  p_worker alias for $1; p_claim alias for $2; p_queue alias for $3; free alias for $4; p_actors alias for $5; p_rooms alias for $6; p_budget alias for $7;
+  p_largest alias for $11; p_refused alias for $12; p_cut bigint;
+  idle boolean; wanted text; kept text; ranked boolean; narrow boolean; mail_low xid8; behind boolean; at timestamptz; mail boolean;
+  round int := 0; more boolean; final boolean; p pick; fits boolean; h hold; marked boolean; instant timestamptz; tids tid[]; chosen record; most int;
   got bigint[]; started bigint[] := '{}'; again timestamptz; busy text[] := '{}'; p_wake text[]; p_stale bigint[]; p_locked bigint[]; round_size int;
 begin
   if current_setting('transaction_isolation') <> 'read committed' then
     perform require_read_committed();
   end if;
+  -- the index by rank serves both orders but where both are kept
   loop
-    select w.draining_at is not null, z.declared_order, z.kept_order, z.suspended or z.held_by_hand, z.folded, z.gate_low, z.due_at
-      into draining, declared, kept, idle, mail_low, gate_low, due_at
-      from workers w, queues z where w.id = p_worker and w.alive and z.name = p_queue for key share of w for no key update of z;
+    select w.draining_at is not null or z.suspended or z.held_by_hand or cardinality(p_actors) > 0 is not true, o.wanted, z.kept_order,
+           z.kept_order not in (o.wanted, 'both'), o.wanted = 'fair' or z.kept_order <> 'both', z.folded, least(z.gate_low, z.due_at)
+      into idle, wanted, kept, narrow, ranked, mail_low, at
+      from workers w, queues z, lateral (select case when coalesce(claim.fair, z.declared_order = 'fair') then 'fair' else 'priority' end wanted) o
+     where w.id = p_worker and w.alive and z.name = p_queue for key share of w for no key update of z;
     exit when found;
     perform admit_worker(p_worker, p_queue);
   end loop;
   if cardinality(done_jobs) > 0 then
     select h.* into p_wake, p_stale, p_locked from hand_in(p_worker, p_queue, done_jobs, done_claims) h;
   end if;
-  if idle or draining or coalesce(cardinality(p_actors), 0) = 0 then
+  if idle then
     free := 0;
   end if;
   if free > 0 then
-    wanted := case when coalesce(fair, declared = 'fair') then 'fair' else 'priority' end;
-    if kept <> wanted and kept <> 'both' then
+    if narrow then
       kept := widen_order(p_queue, wanted);
+      ranked := wanted = 'fair' or kept <> 'both';
     end if;
-    -- the index by rank serves both orders but where both are kept
-    ranked := wanted = 'fair' or kept <> 'both';
-    at := clock_timestamp();
-    mail := exists (select from lane_mail where queue = p_queue and xid >= low_water(mail_low));
-    if mail or due_at <= at or gate_low <= at then
+    select exists (select from lane_mail where queue = p_queue and xid >= low_water(mail_low)), at <= clock_timestamp(), clock_timestamp() into mail, behind, at;
+    if mail or behind then
       if catch_up(p_queue, free, at, mail) then
         again := at;
       end if;
     end if;
   end if;
 
-  while free > 0 and more loop
-    round := round + 1;
-    if round > 6 then
-      again := at;
-      exit;
-    end if;
+  while free > 0 and more is not false loop
     if ranked then
       p := next_lanes(p_queue, p_actors, p_rooms, free, p_budget, busy);
     else
       p := next_lanes_plain(p_queue, p_actors, p_rooms, free, p_budget, busy);
     end if;
-    ids := p.ids;
-    exit when ids is null;
+    exit when p.ids is null;
     -- of the first pick alone: later ones leave out busy keys and used up actors, which stand before
-    if started = '{}' and round = 1 and ranked and p_claim % 16 = 0 then
+    if p_claim % 16 = 0 and round = 0 and started = '{}' and ranked then
       perform raise_low_waters(p_queue, array(select u.tid from unnest(p.steps) u));
     end if;
     -- Locked and counted in one statement: the counts stand on the locked row, which READ COMMITTED reads again after locking it. The instant is
@@ -91,8 +81,12 @@ begin
     else
       marked := false; instant := clock_timestamp(); fits := p.one_each;
     end if;
-    more := false; final := false; p_cut := null;
     if not fits then
+      round := round + 1;
+      if round > 6 then
+        again := at;
+        exit;
+      end if;
       tids := array(select u.tid from unnest(p.steps) u);
       h := settle_pick(p_queue, ranked, tids, p.keys, hold_keys(p.keys, row('{}', '{}', false, instant, busy, '{}', false)::hold), p_actors, p_rooms, free);
       instant := h.at;
@@ -100,45 +94,46 @@ begin
         again := least(again, clock_timestamp() + interval '5 ms');
         busy := h.busy;
       end if;
-      more := h.again;
-      continue when more;
+      continue when h.again;
       select * into chosen from choose_jobs(p_queue, ranked and wanted = 'fair', tids, h, p_actors, free, started = '{}', p_rooms, p_budget, p_largest, p_refused);
-      ids := chosen.ids; more := chosen.more; final := chosen.final; p_cut := chosen.cut;
+      p.ids := chosen.ids; more := chosen.more; final := chosen.final; p_cut := chosen.cut;
     end if;
-    most := 1048576 / greatest(cardinality(ids), 1);
+    most := 1048576 / greatest(cardinality(p.ids), 1);
     -- not `state = 'ready'`: a plan made while the table was empty would read all of jobs_ready for these few
     return query
       update jobs j set state = 'running', attempt = j.attempt + 1, worker = p_worker, claim = p_claim, started_at = instant
        where j.ctid = any(array(
-         select r.ctid from jobs r where r.id = any(ids) and r.state is not distinct from 'ready' and r.run_at <= instant and (r.expires_at is null or r.expires_at > instant)
+         select r.ctid from jobs r where r.id = any(p.ids) and r.state is not distinct from 'ready' and r.run_at <= instant and (r.expires_at is null or r.expires_at > instant)
             for update skip locked))
       returning j.id, j.actor, j.attempt::int, j.max_attempts::int, j.limit_key, j.group_key, j.priority::int, j.run_at, j.created_at, j.expires_at, j.timeout,
                 j.lost::int, j.bytes, j.headers, case when j.bytes <= least(most, p_refused) then j.payload end, j.bytes <= least(most, p_refused),
-                null::timestamptz, null::text[], null::bigint[], null::bigint[], null::bigint, cardinality(started) + array_position(ids, j.id);
+                null::timestamptz, null::text[], null::bigint[], null::bigint[], null::bigint, cardinality(started) + array_position(p.ids, j.id);
     get diagnostics round_size = row_count;
-    if fits and round_size = cardinality(p.steps) then
+    if fits and round_size = free then
       update lanes l set ready = l.ready - 1, running = l.running + 1, rank = (l.running + 1) * l.step, neg = u.neg, run_at = u.run_at, id = u.id, bytes = u.bytes
         from unnest(p.steps) u where l.ctid = u.tid;
       if marked then
         insert into limit_starts select key, instant, 1 from keys where key = any(p.keys) and max_starts is not null;
       end if;
-      got := ids;
-    else
-      if fits then
-        -- some head was gone, locked or expired: count again what really started
-        update keys set running = running - 1, starts = starts - case when max_starts is null then 0 else 1 end where key = any(p.keys);
-        tids := array(select u.tid from unnest(p.steps) u);
-        h := hold_keys(p.keys, row('{}', '{}', false, instant, busy, '{}', false)::hold);
-        h.at := instant;
-      end if;
-      got := array(select j.id from jobs j where j.id = any(ids) and j.state = 'running' and j.worker = p_worker and j.claim = p_claim);
-      perform account_slow(p_queue, tids, h, ids, got);
-      more := (look_after_gates(p_queue, h, free - cardinality(got)) or more) and not final or cardinality(got) < cardinality(ids);
-      if more then
-        p_rooms := array(select u.room - (select count(*)::int from jobs j where j.id = any(got) and j.actor = u.actor)
-                           from unnest(p_actors, p_rooms) with ordinality u(actor, room, o) order by u.o);
-        p_budget := p_budget - (select coalesce(sum(j.bytes), 0) from jobs j where j.id = any(got));
-      end if;
+      started := started || p.ids;
+      free := 0;
+      exit;
+    end if;
+    if fits then
+      -- some head was gone, locked or expired: count again what really started
+      update keys set running = running - 1, starts = starts - case when max_starts is null then 0 else 1 end where key = any(p.keys);
+      tids := array(select u.tid from unnest(p.steps) u);
+      h := hold_keys(p.keys, row('{}', '{}', false, instant, busy, '{}', false)::hold);
+      h.at := instant;
+      round := round + 1; more := false; final := false;
+    end if;
+    got := array(select j.id from jobs j where j.id = any(p.ids) and j.state = 'running' and j.worker = p_worker and j.claim = p_claim);
+    perform account_slow(p_queue, tids, h, p.ids, got);
+    more := (look_after_gates(p_queue, h, free - cardinality(got)) or more) and not final or cardinality(got) < cardinality(p.ids);
+    if more then
+      p_rooms := array(select coalesce(u.room, free) - (select count(*)::int from jobs j where j.id = any(got) and j.actor = u.actor)
+                         from unnest(p_actors, p_rooms) with ordinality u(actor, room, o) order by u.o);
+      p_budget := p_budget - (select coalesce(sum(j.bytes), 0) from jobs j where j.id = any(got));
     end if;
     started := started || got;
     free := free - cardinality(got);

@@ -6,10 +6,9 @@ language plpgsql
 set search_path = tidegate, pg_temp as $$
 #variable_conflict use_column
 declare
-  p_queue text := hand_in.queue;
+  p_queue alias for $2;
   part record;
   gone leavers;
-  moved bigint[];
   several boolean;
   below boolean;
   told int[];
@@ -35,13 +34,11 @@ begin
     returning u.o::int o, l.many and l.step > 0 many, l.step > 0 and l.open and (l.neg, l.rank, l.run_at, l.id) <
       (select w.neg, w.rank, w.run_at, w.id from low_waters w where w.queue = p_queue and w.actor = l.actor) below)
   select bool_or(u.many), bool_or(u.below), array_agg(u.o) into several, below, told from u;
-  moved := gone.lanes;
   if several then
     perform regroup(p_queue, gone.groups);
-    moved := moved || array(select unnest(lanes) from groups where queue = p_queue and group_key = any(gone.groups));
-  end if;
-  if several or below then
-    perform lower_low_waters(p_queue, moved);
+    perform lower_low_waters(p_queue, gone.lanes || array(select unnest(lanes) from groups where queue = p_queue and group_key = any(gone.groups)));
+  elsif below then
+    perform lower_low_waters(p_queue, gone.lanes);
   end if;
   if cardinality(told) is distinct from cardinality(gone.lanes) then
     insert into lane_mail(queue, group_key, limit_key, actor, running)

@@ -5,8 +5,8 @@ returns tidegate.pick language plpgsql
 set search_path = tidegate, pg_temp as $$
 #variable_conflict use_column
 declare
-  p_queue text := next_lanes.queue;
-  p_actors text[] := next_lanes.actors;
+  p_queue alias for $1;
+  p_actors alias for $2;
   picked pick;
   last step;
   several boolean;

@@ -5,7 +5,7 @@ returns tidegate.pick language plpgsql
 set search_path = tidegate, pg_temp as $$
 #variable_conflict use_column
 declare
-  p_queue text := next_lanes_plain.queue;
+  p_queue alias for $1;
   picked pick;
 begin
   select array_agg(l.limit_key) filter (where l.limit_key <> ''), array_agg(l.id),

@@ -15,7 +15,7 @@ begin
     select l.limit_key, l.actor, row(l.neg, case when ranked then l.rank else 0 end, l.run_at, l.id) place from unnest(picked) t join lanes l on l.ctid = t),
   a as materialized (
     select actor, case when (select count(*) from p where p.actor = u.actor) >= room then (select place from p where p.actor = u.actor order by place desc limit 1) end last
-      from unnest(open_better.actors, open_better.rooms) u(actor, room) where room > 0),
+      from (select actor, coalesce(room, slots) room from unnest(open_better.actors, open_better.rooms) r(actor, room)) u where room > 0),
   z as materialized (
     select z.tid, row(z.neg, z.rank, z.run_at, z.id) place, r.key, a.last, least(slots, r.room) most,
            row_number() over (partition by r.key order by z.neg, z.rank, z.run_at, z.id) ahead
