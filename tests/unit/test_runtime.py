@@ -119,6 +119,21 @@ def test_a_hint_while_a_claim_is_on_its_way_asks_for_another() -> None:
     assert made.next_due(1) is line
 
 
+def test_who_rejected_a_message_lets_the_others_go_first_until_it_finds_one_that_fits() -> None:
+    made = lines("a")
+    line = made._by_name["a"]
+    claimed(made, "a", 1, found=True)
+    line.rejects = True
+    claimed(made, "a", 2, next_at=4)
+    assert made.next_known() == 4 + STEP_BACK
+    claimed(made, "a", 2)
+    made.probed({"a": 4}, 3)
+    assert made.next_known() == 4 + STEP_BACK
+    claimed(made, "a", 5, found=True)
+    claimed(made, "a", 6, next_at=8)
+    assert made.next_known() == 8
+
+
 def test_a_wrong_hint_of_the_database_never_becomes_a_hot_loop() -> None:
     made = lines("a")
     at = 1.0

@@ -328,6 +328,7 @@ class Claimer:
             held.fate, held.error = Fate.FAILED, refusal.error
         else:
             held.fate, held.delay = Fate.REJECTED, self._flow.rejections.delay(held.job)
+            held.line.rejects = True
             log.info(
                 "a message is too large here and goes back",
                 extra={

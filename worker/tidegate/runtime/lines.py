@@ -14,6 +14,11 @@ HINTED_AGAIN = 0.1
 stand first by now, and a stream of hints must not become one of claims."""
 
 
+STEP_BACK = 0.25
+"""Seconds that a worker which rejected a message lets the others go first when a time of that queue has come: they all
+know the same time, and it would be as quick as they."""
+
+
 class Line:
     """One queue as this worker sees it. Times are of ``clocks.now``.
 
@@ -28,6 +33,7 @@ class Line:
         closings: how often it was closed.
         look_at: when the poll is due whatever is known.
         claimed_at: when the last claim was sent; queues take turns by it.
+        rejects: the last claim that brought messages brought one that this worker rejected.
     """
 
     __slots__ = (
@@ -41,6 +47,7 @@ class Line:
         "hinted",
         "look_at",
         "name",
+        "rejects",
         "short",
         "was_closed",
     )
@@ -58,6 +65,7 @@ class Line:
         self.short = False
         self.closings = 0
         self.empty = 0
+        self.rejects = False
 
     def hint(self) -> None:
         """Note that somebody said there is work."""
@@ -66,6 +74,10 @@ class Line:
             self.look_at = min(self.look_at, self.claimed_at + HINTED_AGAIN)
         else:
             self.due = 0.0
+
+    def turn(self, instant: float) -> float:
+        """Return when this worker acts on a time that the others know as well."""
+        return instant + STEP_BACK if self.rejects else instant
 
     def reopen(self) -> None:
         """Note that the process has room again. That alone is no reason to claim from a queue that had no work."""
@@ -152,6 +164,7 @@ class Lines:
         line.full = full
         line.short = full or short
         line.empty = 0 if found else line.empty + 1
+        line.rejects = line.rejects and not found
         line.look_at = now + jittered(self._poll)
         if full or line.hinted or (short and line.freed):
             line.due = now
@@ -160,15 +173,15 @@ class Lines:
         else:
             # A hint may be wrong again and again (a busy key, a clock that differs); it must never become a hot loop.
             wait = min(SHORTEST_WAIT * 2.0 ** min(line.empty, 16), self._poll / 10) if line.empty else 0.0
-            line.due = max(next_at, now + wait)
+            line.due = max(line.turn(next_at), now + wait)
 
     def probed(self, found: dict[str, float | None], now: float) -> None:
         """Note what a probe of all queues said; a time that is over makes a queue due."""
         self.looked(now)
         for name, next_at in found.items():
             line = self._by_name[name]
-            if next_at is not None and next_at < line.due:
-                line.due = next_at
+            if next_at is not None:
+                line.due = min(line.due, line.turn(next_at))
 
     def went_deaf(self) -> None:
         """Note that news of closed queues are not heard from here on: room is a reason to look."""
