@@ -29,7 +29,7 @@ from tidegate.runtime.contacts import Contact
 from tidegate.runtime.failures import MAX_ERROR, MAX_TRACEBACK, describe, storable, trace
 from tidegate.runtime.hearing import Hearing
 from tidegate.runtime.leases import Lease
-from tidegate.runtime.lines import HINTED_AGAIN, Lines
+from tidegate.runtime.lines import HINTED_AGAIN, STEP_BACK, Lines
 from tidegate.runtime.logs import configure_logging
 from tidegate.runtime.settings import WorkerSettings
 from tidegate.runtime.threads import ActorThreads
