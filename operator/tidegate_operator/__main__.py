@@ -1,6 +1,19 @@
 """``python -m tidegate_operator``."""
 
-from tidegate_operator.commands import main
+import sys
+
+from tidegate.cli.exits import ExitCode
+from tidegate.cli.printing import complain
+
+EXTRA = ("aiohttp", "kopf", "kubernetes")
+"""What the extra ``operator`` brings: the wheel holds the operator's code for everybody, and these for nobody."""
 
 if __name__ == "__main__":
+    try:
+        from tidegate_operator.commands import main
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in EXTRA:
+            raise
+        complain(f'the operator needs {error.name}, which is not installed; run: pip install "tidegate[operator]"')
+        sys.exit(ExitCode.USAGE)
     main()

@@ -139,3 +139,10 @@ def test_command_names_the_extra_that_it_misses(environment: Path, tmp_path: Pat
     assert ended.returncode == 2
     assert 'pip install "tidegate[dev-server]"' in " ".join(ended.stderr.split())
     assert "Traceback" not in ended.stderr
+
+
+def test_operator_names_the_extra_that_it_misses(environment: Path, tmp_path: Path) -> None:
+    ended = run([environment / "bin" / "python", "-m", "tidegate_operator", "run"], cwd=tmp_path)
+    assert ended.returncode == 2
+    assert 'pip install "tidegate[operator]"' in " ".join(ended.stderr.split())
+    assert "Traceback" not in ended.stderr
