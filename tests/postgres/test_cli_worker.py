@@ -87,6 +87,7 @@ def test_jobs_run_until_sigterm(folder: Path, database_url: str, enqueue: Callab
     records = [json.loads(line) for line in ended.err.splitlines()]
     assert {"app", "tidegate.worker"} <= {record["logger"] for record in records}
     assert "example.org" not in ended.err
+    assert {"exit_code": 0, "claimed": 2, "succeeded": 1, "failed": 1, "given_back": 0}.items() <= records[-1].items()
     shown = tidegate_command("jobs", "show", str(failed), "-o", "json", database_url=database_url).json
     assert "no such address" in shown["error"]
     assert (

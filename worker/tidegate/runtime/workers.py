@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -213,7 +213,7 @@ class WorkerRuntime:
             claiming.result()
         elif self._ledger.held and self._exit is WorkerExit.CLEAN:
             self._exit = WorkerExit.CUT_SHORT
-        log.info("worker stopped", extra={"exit_code": int(self._exit), "counts": str(self._ledger.counts)})
+        log.info("worker stopped", extra={"exit_code": int(self._exit), **asdict(self._ledger.counts)})
         if self._abandoned:
             # Code of a job that was given back still runs in a thread: it ends with the process.
             self._end(self._exit)
