@@ -58,3 +58,27 @@ def test_a_full_disk_is_said_in_one_line() -> None:
     assert ended.stderr.splitlines() == [
         "error: cannot write the output: No space left on device; what the command does was done"
     ]
+
+
+@pytest.mark.parametrize(
+    ("closed", "arguments", "code", "says"),
+    [
+        (">&-", "--version", 1, "error: cannot write the output: Bad file descriptor; what the command does was done"),
+        ("<&-", "apply -f -", 2, "error: -: no document in it"),
+        ("2>&-", "apply -f /nowhere", 2, None),
+        ("<&- >&- 2>&-", "apply -f /nowhere", 2, None),
+    ],
+)
+def test_closed_streams_change_no_exit_code_and_bring_no_traceback(
+    closed: str, arguments: str, code: int, says: str | None
+) -> None:
+    ended = subprocess.run(
+        ["/bin/sh", "-c", f'exec "$0" -m tidegate {arguments} {closed}', sys.executable],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout) == (code, "")
+    assert ended.stderr.splitlines() == ([] if says is None else [says])

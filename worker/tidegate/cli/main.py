@@ -16,6 +16,7 @@ from tidegate.cli import (
 )
 from tidegate.cli.exits import ExitCode, describe_exit_codes, exit_code_of
 from tidegate.cli.printing import complain, print_line
+from tidegate.cli.streams import replace_closed_streams
 from tidegate.errors import TidegateError
 
 _HELP = """Background jobs out of Postgres, under limits that hold over the whole cluster.
@@ -82,6 +83,7 @@ dev_commands.add_to(app)
 
 def main() -> NoReturn:
     """Run the command that the arguments name, and leave with its exit code."""
+    replace_closed_streams()
     sys.exit(_run())
 
 
