@@ -46,8 +46,6 @@ def stepped_over(outcome: Outcome) -> Iterator[str]:
             yield "wake() met busy keys and returns them"
         if operation.name == "rescue" and not ("worker 1" in said and "worker 2" in said):
             yield "a rescue passed over a worker whose row was held"
-        if operation.name == "retry" and said.startswith("ERROR:"):
-            yield "the job was made ready meanwhile"
 
 
 def explain(outcome: Outcome, serials: Sequence[Outcome]) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -9,7 +10,7 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
-from tests.postgres.claimants import Claimant
+from tests.postgres.claimants import Claimant, blocked
 
 
 async def job(claimant: Claimant, number: int) -> asyncpg.Record:
@@ -133,6 +134,30 @@ async def test_retry_runs_a_dead_job_again_with_fresh_attempts(claimants: list[C
     assert await other.connection.fetchval(retry, 10**9) is None
     again = await one.claim()
     assert (again[0]["id"], again[0]["attempt"], again[0]["payload"]) == (number, 1, '{"n": 1}')
+    assert await other.drift() == []
+
+
+async def test_a_retry_judges_the_job_as_it_is_when_its_turn_comes(claimants: list[Claimant]) -> None:
+    one, two, other = claimants
+    later = await other.now() + timedelta(hours=1)
+    backend = await two.backend()
+
+    async def behind(call: str, number: int) -> Any:
+        """A retry that waits for `call` of another session, which commits once it waits."""
+        held = one.connection.transaction()
+        await held.start()
+        await one.connection.fetchval(f"select tidegate.{call}($1)", number)
+        retrying = asyncio.ensure_future(two.connection.fetchval("select tidegate.retry($1)", number))
+        await blocked(other.connection, backend)
+        await held.commit()
+        return await retrying
+
+    await other.put("a", "k", 2, run_at=later)
+    first, second = [row["id"] for row in await other.connection.fetch("select id from tidegate.jobs order by id")]
+    assert await behind("cancel", first) == "ready"
+    with pytest.raises(asyncpg.ObjectNotInPrerequisiteStateError, match="is ready already"):
+        await behind("retry", second)
+    assert sorted(row["id"] for row in await one.claim("a", 4)) == [first, second]
     assert await other.drift() == []
 
 
