@@ -374,6 +374,11 @@ async def test_sql_stores_what_python_stores(connection: Connection) -> None:
         ("tidegate.enqueue('video', 'x', run_at => now(), delay => '1 s')", "delay"),
         ("tidegate.enqueue('video', 'x', jsonb_build_object('a', repeat('x', 1048576)))", "payload"),
         ("tidegate.enqueue('video', 'x', headers => jsonb_build_object('a', repeat('x', 8192)))", "headers"),
+        (
+            """tidegate.enqueue_many('[{"queue": "video", "actor": "x"}, {"queue": "video", "limitkey": "k"}]')""",
+            "limitkey",
+        ),
+        ("""tidegate.enqueue_many('[{"queue": "video", "actor": "x", "job_key": "k", "delay_ms": 5}]')""", "delay_ms"),
     ],
 )
 async def test_sql_refuses_what_python_refuses(connection: Connection, call: str, field: str) -> None:

@@ -1,12 +1,20 @@
 -- Locks: none but the new rows. Cost: one row a job, one mail row for each lane. Jobs from an array of objects whose fields are the arguments of enqueue();
--- delay and timeout in seconds. Rows come back in the array's order. Jobs with a job_key go one by one, in the
+-- delay and timeout in seconds; an unknown field is refused. Rows come back in the array's order. Jobs with a job_key go one by one, in the
 -- order of their keys.
 create or replace function tidegate.enqueue_many(jobs jsonb) returns table(ordinal int, id bigint, created boolean)
 language plpgsql security definer set search_path = tidegate, pg_temp as $$
 #variable_conflict use_column
 declare
   moment timestamptz := clock_timestamp();
+  fields text[] := '{queue,actor,payload,limit_key,group_key,priority,run_at,delay,expires_at,max_attempts,timeout,job_key,headers}';
+  odd text;
 begin
+  -- a misspelt limit_key would be a job without a limit
+  select (select min(k) from jsonb_object_keys(j - fields) k) into odd
+    from jsonb_array_elements(enqueue_many.jobs) j where jsonb_typeof(j) = 'object' and j - fields <> '{}' limit 1;
+  if found then
+    raise exception 'tidegate: %: is not a field of a job', odd using errcode = '22023', hint = 'A job has ' || array_to_string(fields, ', ') || '.';
+  end if;
   if enqueue_many.jobs @? '$[*].job_key ? (@ != null)' then
     return query
       select z.ordinality::int, e.id, e.created from (
