@@ -58,6 +58,9 @@ cgroupDriver: cgroupfs
 cgroupsPerQOS: false
 enforceNodeAllocatable: []
 failSwapOn: false
+featureGates:
+  # for the kubelet of 1.34 dies of a pod that is deleted while it starts
+  InPlacePodVerticalScaling: false
 resolvConf: ""
 imageGCHighThresholdPercent: 100
 evictionHard:
