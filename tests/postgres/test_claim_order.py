@@ -126,6 +126,22 @@ async def test_weights_share_slots_and_a_new_weight_is_taken(claimants: list[Cla
     assert await other.drift() == []
 
 
+@pytest.mark.parametrize(("weight", "running"), [(3, 2), (6, 1)])
+async def test_equal_shares_of_any_weight_are_a_tie_that_the_oldest_job_wins(
+    claimants: list[Claimant], weight: int, running: int
+) -> None:
+    one, two, other = claimants
+    await other.order("fair")
+    await other.limit("heavy", None, weight=weight)
+    await other.put("a", "light", running)
+    await other.put("a", "heavy", 1)
+    await one.claim("a", running + 1)
+    await other.put("a", "light", 1)
+    await other.put("a", "heavy", running * weight)
+    assert counts(await two.claim("a", running * weight)) == {"heavy": running * weight - 1, "light": 1}
+    assert await other.drift() == []
+
+
 async def test_jobs_without_a_key_are_one_group_without_limit(claimants: list[Claimant]) -> None:
     one, _, other = claimants
     await other.order("fair")
@@ -215,6 +231,22 @@ async def test_a_job_that_is_refused_for_its_size_comes_alone_and_without_its_pa
     assert await other.drift() == []
 
 
+async def test_an_expired_job_neither_ends_a_claim_by_its_size_nor_disturbs_the_places(
+    claimants: list[Claimant],
+) -> None:
+    one, _, other = claimants
+    for size, priority in ((300, 9), (1, 8), (300, 7), (1, 6)):
+        soon = await other.now() + timedelta(milliseconds=50) if size == 300 else None
+        await other.put("a", "k", priority=priority, size=size, expires_at=soon)
+    await other.put("a", "l", priority=1)
+    await instant_passed(other.connection, await other.now() + timedelta(milliseconds=50))
+    got = await one.claim("a", 3, size=100, largest=0)
+    assert [row["priority"] for row in sorted(got, key=itemgetter("place"))] == [8, 6, 1]
+    assert len({row["place"] for row in got}) == 3
+    assert one.hint is None or one.hint["cut"] is None
+    assert await other.drift() == []
+
+
 async def test_only_actors_that_the_worker_knows_and_has_room_for(claimants: list[Claimant]) -> None:
     one, _, other = claimants
     await other.put("a", "k", 2, actor="stranger", priority=9)
@@ -273,6 +305,20 @@ async def test_a_mass_that_is_due_is_promoted_by_few_claims_while_others_fill_th
     assert counts(await one.claim("a", 3)) == {"due": 2, "older": 1}
     assert counts(await one.claim("a", 4)) == {"due": 4}
     assert counts(await one.claim("a", 70)) == {"due": 62, "ready": 2}
+    assert await other.drift() == []
+
+
+@pytest.mark.parametrize("rooms", [(1, 0), None])
+async def test_a_mass_that_is_due_is_not_left_alone_for_jobs_that_the_worker_cannot_start(
+    claimants: list[Claimant], rooms: tuple[int, ...] | None
+) -> None:
+    one, _, other = claimants
+    actors = ("y", "x") if rooms else ("y",)
+    await other.put("a", "due", 200, actor="y", run_at=await other.now() + timedelta(milliseconds=50))
+    await other.put("a", "ready", 8, actor="x")
+    await instant_passed(other.connection, await other.now() + timedelta(milliseconds=50))
+    for _ in range(3):
+        assert counts(await one.claim("a", 1, actors=actors, rooms=rooms)) == {"due": 1}
     assert await other.drift() == []
 
 

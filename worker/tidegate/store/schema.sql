@@ -250,7 +250,7 @@ CREATE TABLE tidegate.lanes (
     id bigint,
     run_at timestamp with time zone,
     rank double precision DEFAULT 0 NOT NULL,
-    step double precision DEFAULT 0 NOT NULL,
+    weight double precision DEFAULT 'Infinity'::double precision NOT NULL,
     ready integer DEFAULT 0 NOT NULL,
     running integer DEFAULT 0 NOT NULL,
     bytes integer,
@@ -266,9 +266,9 @@ CREATE TABLE tidegate.lanes (
 )
 WITH (fillfactor='60');
 
-COMMENT ON COLUMN tidegate.lanes.rank IS 'running jobs of the group in this queue x step; 0 where only the priority order is kept';
+COMMENT ON COLUMN tidegate.lanes.rank IS 'running jobs of the group in this queue / weight; 0 where only the priority order is kept';
 
-COMMENT ON COLUMN tidegate.lanes.step IS '1 / weight of the group; 0 where only the priority order is kept';
+COMMENT ON COLUMN tidegate.lanes.weight IS 'weight of the group, infinity where only the priority order is kept; divided by, since a quotient is rounded once and equal shares stay equal';
 
 COMMENT ON COLUMN tidegate.lanes.open IS 'false: the limit is full, and the gate of its key says what opens it; a closed lane has a head';
 

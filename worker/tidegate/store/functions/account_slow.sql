@@ -14,7 +14,7 @@ begin
   with t as materialized (
     select lane_of(queue, group_key, limit_key, actor) lane, group_key, limit_key, actor, count(*)::int c from jobs where id = any(started) group by 1, 2, 3, 4),
   u as (
-    update lanes l set ready = l.ready - z.c, running = l.running + z.c, rank = case when l.many then l.rank else (l.running + z.c) * l.step end,
+    update lanes l set ready = l.ready - z.c, running = l.running + z.c, rank = case when l.many then l.rank else (l.running + z.c) / l.weight end,
            neg = z.neg, run_at = z.run_at, id = z.id, bytes = z.bytes, open = l.open and not z.stuck,
            gated = l.gated and exists (select from gates g where g.queue = p_queue and g.limit_key = l.limit_key and g.lane is null)
       from (select l.ctid tid, coalesce(t.c, 0) c, h.*, short and coalesce(h.id = any(account_slow.ids), false) stuck
@@ -25,7 +25,7 @@ begin
                  where lane_of(j.queue, j.group_key, j.limit_key, j.actor) = l.lane and j.state = 'ready' and j.queue = p_queue and j.group_key = l.group_key and j.limit_key = l.limit_key and j.actor = l.actor
                    and (-j.priority::int, j.run_at, j.id) >= (l.neg, l.run_at, l.id) order by -j.priority::int, j.run_at, j.id limit 1) h on true
              where l.id = any(account_slow.ids) or t.c > 0) z
-     where l.ctid = z.tid returning l.many and l.step > 0 and z.c > 0 shared, l.group_key, l.lane, l.limit_key, z.stuck),
+     where l.ctid = z.tid returning l.many and l.weight < 'infinity' and z.c > 0 shared, l.group_key, l.lane, l.limit_key, z.stuck),
   g as (
     insert into gates(queue, limit_key, lane, recheck_at) select p_queue, limit_key, lane, held.at + interval '5 ms' from u
      where stuck and not exists (select from gates g where g.queue = p_queue and g.limit_key = u.limit_key and g.lane = u.lane) returning recheck_at),

@@ -1,9 +1,9 @@
 -- Locks: none; the caller holds the queue. Cost: at most max(64, 4 x slots) mail rows, `slots` promotions, 4 x slots gates. While more than max(64, 4 x slots) jobs
--- are due at once and others fill the slots, one claim in 50 ms promotes, the oldest first, and the rest is left to maintenance.
+-- are due at once and others, of actors with room, fill the slots, one claim in 50 ms promotes, the oldest first, and the rest is left to maintenance.
 -- Returns whether more is left than one claim may do. Brings the lanes up to `at`: mail, scheduled jobs that are due, gates whose instant has come.
 -- Both low waters rise to what comes next, to infinity where nothing does, so that claims until then need not look. Whatever comes
 -- before them lowers them: mail of scheduled jobs when it is folded, gates when they are closed, both under the queue's lock.
-create or replace function tidegate.catch_up(queue text, slots int, at timestamptz, mail boolean) returns boolean language plpgsql
+create or replace function tidegate.catch_up(queue text, slots int, at timestamptz, mail boolean, actors text[], rooms int[]) returns boolean language plpgsql
 set search_path = tidegate, pg_temp as $$
 #variable_conflict use_column
 declare
@@ -24,10 +24,11 @@ begin
   if low.due_at <= at then
     if promote_jobs(p_queue, slots) >= slots then
       -- the next ones come with the next claim; those of a mass, where enough is ready, a little later
-      select q.due_from <= at and (select sum(l.ready) from low_waters w cross join lateral (
+      select q.due_from <= at and (select sum(a.ready) >= 2 * slots and sum(least(a.ready, coalesce(a.room, slots))) >= slots from (
+               select catch_up.rooms[array_position(catch_up.actors, w.actor)] room, sum(l.ready) ready from low_waters w cross join lateral (
                  select ready from lanes l where l.queue = p_queue and l.actor = w.actor and l.open and l.id is not null
                     and (l.neg, l.rank, l.run_at, l.id) >= (w.neg, w.rank, w.run_at, w.id) order by l.neg, l.rank, l.run_at, l.id limit slots) l
-               where w.queue = p_queue) >= 2 * slots
+                where w.queue = p_queue and w.actor = any(catch_up.actors) group by w.actor) a where a.room > 0 is not false)
              and exists (select from jobs j where j.queue = p_queue and j.state = 'scheduled' and (j.run_at, j.id) >= (q.due_from, q.due_id) and j.run_at <= at
                           order by j.run_at, j.id offset most limit 1)
         into spared from queues q where q.name = p_queue;

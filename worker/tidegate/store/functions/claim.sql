@@ -21,7 +21,7 @@ declare
   p_largest alias for $11; p_refused alias for $12; p_cut bigint;
   idle boolean; wanted text; kept text; ranked boolean; narrow boolean; mail_low xid8; behind boolean; at timestamptz; mail boolean;
   round int := 0; more boolean; final boolean; p pick; fits boolean; h hold; marked boolean; instant timestamptz; tids tid[]; chosen record; most int;
-  got bigint[]; started bigint[] := '{}'; again timestamptz; busy text[] := '{}'; p_wake text[]; p_stale bigint[]; p_locked bigint[]; round_size int;
+  got bigint[]; started bigint[] := '{}'; again timestamptz; busy text[] := '{}'; p_wake text[]; p_stale bigint[]; p_locked bigint[]; round_size int; tried int := 0;
 begin
   if current_setting('transaction_isolation') <> 'read committed' then
     perform require_read_committed();
@@ -49,7 +49,7 @@ begin
     end if;
     select exists (select from lane_mail where queue = p_queue and xid >= low_water(mail_low)), at <= clock_timestamp(), clock_timestamp() into mail, behind, at;
     if mail or behind then
-      if catch_up(p_queue, free, at, mail) then
+      if catch_up(p_queue, free, at, mail, p_actors, p_rooms) then
         again := at;
       end if;
     end if;
@@ -107,10 +107,10 @@ begin
             for update skip locked))
       returning j.id, j.actor, j.attempt::int, j.max_attempts::int, j.limit_key, j.group_key, j.priority::int, j.run_at, j.created_at, j.expires_at, j.timeout,
                 j.lost::int, j.bytes, j.headers, case when j.bytes <= least(most, p_refused) then j.payload end, j.bytes <= least(most, p_refused),
-                null::timestamptz, null::text[], null::bigint[], null::bigint[], null::bigint, cardinality(started) + array_position(p.ids, j.id);
+                null::timestamptz, null::text[], null::bigint[], null::bigint[], null::bigint, tried + array_position(p.ids, j.id);
     get diagnostics round_size = row_count;
     if fits and round_size = free then
-      update lanes l set ready = l.ready - 1, running = l.running + 1, rank = (l.running + 1) * l.step, neg = u.neg, run_at = u.run_at, id = u.id, bytes = u.bytes
+      update lanes l set ready = l.ready - 1, running = l.running + 1, rank = (l.running + 1) / l.weight, neg = u.neg, run_at = u.run_at, id = u.id, bytes = u.bytes
         from unnest(p.steps) u where l.ctid = u.tid;
       if marked then
         insert into limit_starts select key, instant, 1 from keys where key = any(p.keys) and max_starts is not null;
@@ -133,9 +133,11 @@ begin
     if more then
       p_rooms := array(select coalesce(u.room, free) - (select count(*)::int from jobs j where j.id = any(got) and j.actor = u.actor)
                          from unnest(p_actors, p_rooms) with ordinality u(actor, room, o) order by u.o);
+      p_cut := null;
       p_budget := p_budget - (select coalesce(sum(j.bytes), 0) from jobs j where j.id = any(got));
     end if;
     started := started || got;
+    tried := tried + cardinality(p.ids);
     free := free - cardinality(got);
     if got <> '{}' then
       round := 0;

@@ -27,11 +27,11 @@ begin
   gone := part.gone;
   wake := free_keys(gone.keys, gone.counts);
   with u as (
-    update lanes l set running = l.running - u.n, rank = case when l.many then l.rank else (l.running - u.n) * l.step end,
-           open = l.open or l.step > 0 and l.id is not null and not is_shut(p_queue, l.limit_key, l.lane)
+    update lanes l set running = l.running - u.n, rank = case when l.many then l.rank else (l.running - u.n) / l.weight end,
+           open = l.open or l.weight < 'infinity' and l.id is not null and not is_shut(p_queue, l.limit_key, l.lane)
       from unnest(gone.lanes, gone.queues, gone.groups, gone.keys, gone.actors, gone.counts) with ordinality u(h, q, g, k, a, n, o)
      where u.q = p_queue and l.lane = u.h and l.queue = p_queue and l.group_key = u.g and l.limit_key = u.k and l.actor = u.a
-    returning u.o::int o, l.many and l.step > 0 many, l.step > 0 and l.open and (l.neg, l.rank, l.run_at, l.id) <
+    returning u.o::int o, l.many and l.weight < 'infinity' many, l.weight < 'infinity' and l.open and (l.neg, l.rank, l.run_at, l.id) <
       (select w.neg, w.rank, w.run_at, w.id from low_waters w where w.queue = p_queue and w.actor = l.actor) below)
   select bool_or(u.many), bool_or(u.below), array_agg(u.o) into several, below, told from u;
   if several then

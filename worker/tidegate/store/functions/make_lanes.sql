@@ -17,11 +17,11 @@ begin
     perform pg_advisory_xact_lock_shared(7439, 0);
   end if;
   with up as (
-    insert into lanes as l (lane, queue, group_key, limit_key, actor, ready, running, step, rank, dual, gated, neg, run_at, id, bytes)
-    select x.lane, p_queue, x.g, x.k, x.a, x.ready, x.running, z.step, x.running * z.step, kept = 'both', y.gated, x.head_neg, x.head_run, x.head_id, x.head_bytes
+    insert into lanes as l (lane, queue, group_key, limit_key, actor, ready, running, weight, rank, dual, gated, neg, run_at, id, bytes)
+    select x.lane, p_queue, x.g, x.k, x.a, x.ready, x.running, z.weight, x.running / z.weight, kept = 'both', y.gated, x.head_neg, x.head_run, x.head_id, x.head_bytes
       from unnest(hashes, group_keys, limit_keys, make_lanes.actors, make_lanes.ready, make_lanes.running, heads)
              x(lane, g, k, a, ready, running, head_neg, head_run, head_id, head_bytes),
-           lateral (select case when kept = 'priority' then 0 else coalesce((select 1.0 / weight from keys where key = x.g), 1) end step) z,
+           lateral (select case when kept = 'priority' then 'infinity' else coalesce((select k.weight from keys k where k.key = x.g), 1)::float8 end weight) z,
            -- open even where its key has closed lanes: it may belong before all of them; a claim that finds the key full closes it
            lateral (select exists (select from gates g where g.queue = p_queue and g.limit_key = x.k and g.lane is null) gated) y
      where not exists (select from lanes o where o.lane = x.lane and o.queue = p_queue and o.group_key = x.g and o.limit_key = x.k and o.actor = x.a)

@@ -18,12 +18,12 @@ declare
 begin
   select array_agg(l.limit_key) filter (where l.limit_key <> ''), array_agg(l.id),
          array_agg(row(l.tid, l.neg, l.rank, l.run_at, j.neg, j.run_at, j.id, j.bytes)::step),
-         bool_or(l.many and l.step > 0 or l.gated), sum(l.bytes), min(l.rank + l.step), min(j.neg), min(j.run_at), min(j.id)
+         bool_or(l.many and l.weight < 'infinity' or l.gated), sum(l.bytes), min((l.running + 1) / l.weight), min(j.neg), min(j.run_at), min(j.id)
     into picked.keys, picked.ids, picked.steps, several, total, least_rank, least_neg, least_run, least_id
     from (select l.*
             from low_waters w
            cross join lateral (
-             select l.ctid tid, l.lane, l.group_key, l.limit_key, l.actor, l.neg, l.rank, l.run_at, l.id, l.bytes, l.step, l.many, l.gated from lanes l
+             select l.ctid tid, l.lane, l.group_key, l.limit_key, l.actor, l.neg, l.rank, l.run_at, l.id, l.bytes, l.running, l.weight, l.many, l.gated from lanes l
               where l.queue = p_queue and l.actor = w.actor and l.open and l.id is not null and l.limit_key <> all(busy)
                 and (l.neg, l.rank, l.run_at, l.id) >= (w.neg, w.rank, w.run_at, w.id)
               order by l.neg, l.rank, l.run_at, l.id limit least(slots, rooms[array_position(p_actors, w.actor)])) l

@@ -14,9 +14,9 @@ begin
     select queue, group_key, limit_key, actor, sum(ready) ready, sum(running) running from lane_mail where actor is not null group by 1, 2, 3, 4),
   z as (
     select queue, group_key, limit_key, actor, coalesce(l.ready, 0) + coalesce(m.ready, 0) kr, coalesce(l.running, 0) + coalesce(m.running, 0) ku,
-           coalesce(j.ready, 0) tr, coalesce(j.running, 0) tu, l.rank, l.step, sum(l.running) over (partition by queue, group_key) * l.step true_rank,
-           (select case when q.kept_order = 'priority' then 0 else 1.0 / coalesce(k.weight, 1) end
-              from queues q left join keys k on k.key = group_key where q.name = queue) true_step, row(l.neg, l.run_at, l.id) head, l.id lid
+           coalesce(j.ready, 0) tr, coalesce(j.running, 0) tu, l.rank, l.weight, sum(l.running) over (partition by queue, group_key) / l.weight true_rank,
+           (select case when q.kept_order = 'priority' then 'infinity' else coalesce(k.weight, 1)::float8 end
+              from queues q left join keys k on k.key = group_key where q.name = queue) true_weight, row(l.neg, l.run_at, l.id) head, l.id lid
       from lanes l full join j using (queue, group_key, limit_key, actor) full join m using (queue, group_key, limit_key, actor))
   select 'lane ready', concat_ws('/', queue, group_key, limit_key, actor), kr::bigint, tr from z where kr <> tr
   union all
@@ -25,8 +25,8 @@ begin
   select 'lane rank', concat_ws('/', queue, group_key, limit_key, actor), (rank * 1000)::bigint, (true_rank * 1000)::bigint from z
    where abs(rank - true_rank) > 1e-9
   union all
-  select 'lane step', concat_ws('/', queue, group_key, limit_key, actor), (step * 1000)::bigint, (true_step * 1000)::bigint from z
-   where abs(step - true_step) > 1e-9 and not exists (
+  select 'lane weight', concat_ws('/', queue, group_key, limit_key, actor), nullif(weight, 'infinity')::bigint, nullif(true_weight, 'infinity')::bigint from z
+   where weight <> true_weight and not exists (
       select from lane_mail y where y.queue = z.queue and y.group_key = z.group_key and y.actor is null)
   union all
   select 'lane head', concat_ws('/', z.queue, z.group_key, z.limit_key, z.actor), z.lid, b.id

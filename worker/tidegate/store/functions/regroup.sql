@@ -9,7 +9,7 @@ declare
   behind text[];
 begin
   with z as materialized (
-    select o.ctid tid, o.rank old, o.open, sum(o.running) over (partition by g.group_key) * o.step rank
+    select o.ctid tid, o.rank old, o.open, sum(o.running) over (partition by g.group_key) / o.weight rank
       from groups g join lanes o on o.lane = any(g.lanes) and o.queue = p_queue and o.group_key = g.group_key
      where g.queue = p_queue and g.group_key = any(changed)),
   u as (

@@ -10,11 +10,11 @@ declare
 begin
   with u as (
     update lanes l set ready = l.ready + v.ready, running = l.running + v.running,
-           rank = case when l.many then l.rank else (l.running + v.running) * l.step end,
+           rank = case when l.many then l.rank else (l.running + v.running) / l.weight end,
            neg = case when v.first then v.neg else l.neg end, run_at = case when v.first then v.run_at else l.run_at end,
            id = case when v.first then v.id else l.id end, bytes = case when v.first then v.bytes else l.bytes end,
            -- it may belong before the lanes of its key that were opened now; a claim that finds the key full closes it again
-           open = l.open or v.first or l.step > 0 and v.running < 0 and l.id is not null and not is_shut(p_queue, l.limit_key, l.lane)
+           open = l.open or v.first or l.weight < 'infinity' and v.running < 0 and l.id is not null and not is_shut(p_queue, l.limit_key, l.lane)
       from (select o.ctid tid, x.ready, x.running, x.neg, x.run_at, x.id, x.bytes,
                    x.id is not null and (o.id is null or (x.neg, x.run_at, x.id) < (o.neg, o.run_at, o.id)) first
               from unnest(hashes, group_keys, limit_keys, tell_lanes.actors, tell_lanes.ready, tell_lanes.running, heads)

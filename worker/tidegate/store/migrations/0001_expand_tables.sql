@@ -164,7 +164,7 @@ create table tidegate.lanes(
   id bigint,
   run_at timestamptz,
   rank float8 not null default 0,
-  step float8 not null default 0,
+  weight float8 not null default 'infinity',
   ready int not null default 0,
   running int not null default 0,
   bytes int,
@@ -182,8 +182,8 @@ create index lanes_order on tidegate.lanes(queue, actor, neg, rank, run_at, id) 
 create index lanes_closed on tidegate.lanes(queue, limit_key, actor, neg, rank, run_at, id) where not open;
 create index lanes_plain on tidegate.lanes(queue, actor, neg, run_at, id) where open and id is not null and dual;
 create index lanes_plain_closed on tidegate.lanes(queue, limit_key, actor, neg, run_at, id) where not open and dual;
-comment on column tidegate.lanes.rank is 'running jobs of the group in this queue x step; 0 where only the priority order is kept';
-comment on column tidegate.lanes.step is '1 / weight of the group; 0 where only the priority order is kept';
+comment on column tidegate.lanes.rank is 'running jobs of the group in this queue / weight; 0 where only the priority order is kept';
+comment on column tidegate.lanes.weight is 'weight of the group, infinity where only the priority order is kept; divided by, since a quotient is rounded once and equal shares stay equal';
 comment on column tidegate.lanes.many is 'the group has other lanes in this queue';
 comment on column tidegate.lanes.dual is 'the queue is claimed in both orders';
 comment on column tidegate.lanes.open is 'false: the limit is full, and the gate of its key says what opens it; a closed lane has a head';
