@@ -138,7 +138,7 @@ WAKE_SKIPPED = Control(
 
 ORDER_STANDS_STILL = Control(
     "does not move the fair count with each pick",
-    {"choose_jobs": (("(l.running + j.k - 1) / l.weight", "l.rank"),)},
+    {"choose_jobs": (("(l.running + j.ahead) / l.weight", "l.rank"),)},
     frozenset(),
 )
 

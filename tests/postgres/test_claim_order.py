@@ -247,6 +247,17 @@ async def test_an_expired_job_neither_ends_a_claim_by_its_size_nor_disturbs_the_
     assert await other.drift() == []
 
 
+async def test_an_expired_job_takes_no_share_of_its_group(claimants: list[Claimant]) -> None:
+    one, _, other = claimants
+    await other.order("fair")
+    await other.put("a", "k", expires_at=await other.now() + timedelta(milliseconds=50))
+    await other.put("a", "k", size=60)
+    await other.put("a", "l", size=60)
+    await instant_passed(other.connection, await other.now() + timedelta(milliseconds=50))
+    assert counts(await one.claim("a", 3, size=100)) == {"k": 1}
+    assert await other.drift() == []
+
+
 async def test_only_actors_that_the_worker_knows_and_has_room_for(claimants: list[Claimant]) -> None:
     one, _, other = claimants
     await other.put("a", "k", 2, actor="stranger", priority=9)

@@ -2,7 +2,7 @@
 -- The exact order, job by job, over the lanes picked: within the room of keys and actors and the byte budget. Stops, with `more`, where a lane's
 -- candidates end or, in fair order, a group has other lanes, since the next job might then be one that was not looked at. The cut is at the first job that does not fit
 -- the budget; `final` says so, and `cut` how large it is. As the first one it goes alone: if it is not larger than `p_largest` or, whatever else there
--- is, larger than `p_refused`. An expired one will leave without a start and takes no bytes.
+-- is, larger than `p_refused`. An expired one will leave without a start and takes no bytes and no share.
 create or replace function tidegate.choose_jobs(queue text, ranked boolean, picked tid[], held tidegate.hold, p_actors text[], p_slots int, p_first boolean,
   p_rooms int[], p_budget bigint, p_largest bigint, p_refused bigint, out ids bigint[], out more boolean, out final boolean, out cut bigint) language plpgsql
 set search_path = tidegate, pg_temp as $$
@@ -22,10 +22,11 @@ begin
     select l.limit_key, l.actor, l.many, j.id, j.bytes, j.k
       from unnest(picked) t join lanes l on l.ctid = t and l.open
      cross join lateral (
-       select -j.priority::int neg, j.run_at, j.id, case when j.expires_at <= held.at then 0 else j.bytes end bytes, row_number() over (order by -j.priority::int, j.run_at, j.id) k from jobs j
+       select -j.priority::int neg, j.run_at, j.id, case when j.expires_at <= held.at then 0 else j.bytes end bytes, row_number() over w k,
+              count(*) filter (where j.expires_at <= held.at is not true) over (w rows between unbounded preceding and 1 preceding) ahead from jobs j
         where lane_of(j.queue, j.group_key, j.limit_key, j.actor) = l.lane and j.state = 'ready' and j.queue = p_queue and j.group_key = l.group_key and j.limit_key = l.limit_key and j.actor = l.actor
-          and (-j.priority::int, j.run_at, j.id) >= (l.neg, l.run_at, l.id) order by -j.priority::int, j.run_at, j.id limit depth + 1) j
-     order by j.neg, case when not ranked then 0 when l.many then l.rank else (l.running + j.k - 1) / l.weight end, j.run_at, j.id
+          and (-j.priority::int, j.run_at, j.id) >= (l.neg, l.run_at, l.id) window w as (order by -j.priority::int, j.run_at, j.id) order by -j.priority::int, j.run_at, j.id limit depth + 1) j
+     order by j.neg, case when not ranked then 0 when l.many then l.rank else (l.running + j.ahead) / l.weight end, j.run_at, j.id
   loop
     k := array_position(held.keys, c.limit_key);
     a := array_position(p_actors, c.actor);
