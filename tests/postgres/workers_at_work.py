@@ -83,7 +83,9 @@ async def at_work(
 ) -> AsyncIterator[Worker]:
     """Run a worker with the app's actors while the block runs; settings that are floats are seconds.
 
-    It has the ten slots of the command, unless ``slots`` or ``limits`` says otherwise.
+    It has the ten slots of the command, unless ``slots`` or ``limits`` says otherwise. One that hardly polls has either
+    found work when the block begins or is known to sleep: what is committed between its last look and that moment would
+    wake nobody until its poll.
     """
     capacity: Any = {name: settings.pop(name) for name in WorkerCapacity.__annotations__ if name in settings}
     if "limits" not in capacity:
@@ -98,7 +100,15 @@ async def at_work(
     runtime = WorkerRuntime(chosen, scopes_of(app, **capacity), store, listener, end=endings.append)
     task = asyncio.create_task(runtime.run())
     worker = Worker(runtime, store, task, endings)
+
+    async def began() -> bool:
+        asleep = "select exists (select from tidegate.sleepers where worker = $1)"
+        me = runtime._ledger.registered_as
+        return bool(task.done() or runtime.counts.claimed or (me and await app.engine.fetchval(asleep, me)))
+
     try:
+        if chosen.poll > timedelta(minutes=1):
+            await until(began)
         yield worker
     finally:
         runtime.stop()

@@ -6,6 +6,8 @@ import random
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
+import asyncpg
+
 from tests.postgres.soaking import app as actors
 from tidegate import clear_limit, set_limit
 from tidegate.errors import NotFound
@@ -96,10 +98,9 @@ class Load:
             await self._guarded(work, 0.0)
 
     async def _guarded(self, work: Callable[[float], Awaitable[None]], pause: float) -> None:
-        try:
+        # A deadlock ends the work and not the run: the server counts them, and the judge asks it.
+        with contextlib.suppress(Undone, asyncpg.DeadlockDetectedError):
             await work(pause)
-        except Undone:
-            return
 
     async def _enqueue(self, pause: float = 0.0) -> None:
         dice = self._dice
